@@ -1,0 +1,34 @@
+# make demo    set up, then run the main job on the built-in corpus
+# make test    set up, then run the tests
+# make check   lint, types, import direction
+# make bench   benchmarks (results go to benchmarks/results)
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: demo test check bench clean
+.DELETE_ON_ERROR:
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/python -m dpe demo --out demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_imports.py
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

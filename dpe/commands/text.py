@@ -1,0 +1,179 @@
+"""Commands of the text layer: clean, vocab, encode, decode, demo-corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dpe.commands.options import InputFile, OutFile, VocabularyFile
+from dpe.progress import Progress
+
+Format = Literal["pieces", "subword-nmt", "ids"]
+Method = Literal["bpe", "bpe-dropout", "longest-match", "unigram"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line, in the order in which one uses them."""
+    app.command("demo-corpus")(demo_corpus)
+    app.command("clean")(clean)
+    app.command("vocab")(vocab)
+    app.command("encode")(encode)
+    app.command("decode")(decode)
+
+
+def demo_corpus(
+    context: typer.Context,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the files.")],
+    pairs: Annotated[int, typer.Option(min=1, help="Training pairs.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Another seed gives another corpus.")] = 1,
+) -> None:
+    """Write the built-in English-Finnish corpus, which is generated, with its gold morphemes.
+
+    Example: `dpe demo-corpus --out corpus`
+    """
+    from dpe.text.grammar import write_corpus
+
+    report = write_corpus(out, pairs=pairs, seed=seed)
+    progress: Progress = context.obj
+    progress.say(f"{out}: {report}")
+
+
+def clean(
+    context: typer.Context,
+    *,
+    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")],
+    target: Annotated[Path, typer.Option(metavar="FILE", help="Target side.")],
+    out_source: Annotated[Path, typer.Option(metavar="FILE", help="Where the kept source lines go.")],
+    out_target: Annotated[Path, typer.Option(metavar="FILE", help="Where the kept target lines go.")],
+    max_tokens: Annotated[int, typer.Option(min=1, help="Drop pairs with this many tokens on a side.")] = 80,
+    max_ratio: Annotated[
+        float | None,
+        typer.Option(min=1.0, help="Drop pairs whose token counts differ by more than this factor."),
+    ] = None,
+    moses: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="LANG LANG", help="Tokenise by Moses' rules.")
+    ] = None,
+) -> None:
+    """Prepare parallel text as the paper does: drop empty and long pairs; keep case and diacritics.
+
+    Example: `dpe clean --source raw.en --target raw.fi --out-source train.en --out-target train.fi`
+    """
+    from dpe.text.preparation import clean as clean_corpus
+
+    report = clean_corpus(
+        source, target, out_source, out_target, max_tokens=max_tokens, max_ratio=max_ratio, moses=moses
+    )
+    progress: Progress = context.obj
+    progress.say(str(report))
+
+
+def vocab(
+    context: typer.Context,
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the model.")],
+    source: Annotated[list[Path], typer.Option(metavar="FILE", help="Source text; may be repeated.")] = [],  # noqa: B006
+    target: Annotated[list[Path], typer.Option(metavar="FILE", help="Target text; may be repeated.")] = [],  # noqa: B006
+    size: Annotated[int, typer.Option(min=1, help="Number of pieces.")] = 32_000,
+    kind: Annotated[
+        Literal["bpe", "unigram"], typer.Option("--type", help="How pieces are learned.")
+    ] = "bpe",
+    normalization: Annotated[
+        Literal["nfkc", "identity"],
+        typer.Option(help="nfkc folds compatible characters; identity keeps the text as it is."),
+    ] = "nfkc",
+    character_coverage: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Share of characters that become pieces; the rest is unknown."),
+    ] = 1.0,
+    protect: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Strings, one a line, that are always one piece.")
+    ] = None,
+) -> None:
+    """Learn one vocabulary from all the text given (a SentencePiece model).
+
+    Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
+    """
+    from dpe.errors import UserError
+    from dpe.text.corpus import read_lines
+    from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
+
+    if not source and not target:
+        raise UserError("There is no text to learn from; give --source or --target files.")
+    protected = tuple(line for line in read_lines(protect) if line) if protect else ()
+    settings = VocabularySettings(
+        size=size,
+        type=kind,
+        normalization=normalization,
+        character_coverage=character_coverage,
+        protected=protected,
+    )
+    progress: Progress = context.obj
+    lines = (line for path in [*source, *target] for line in read_lines(path))
+    learned = learn_vocabulary(progress.track(lines, "reading"), settings)
+    learned.save(out)
+    progress.say(f"{out}: {len(learned):,} pieces, {len(learned.characters):,} characters")
+
+
+def encode(
+    context: typer.Context,
+    *,
+    vocab: VocabularyFile,
+    file: InputFile = None,
+    method: Annotated[Method, typer.Option(help="How to cut.")] = "bpe",
+    dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="For bpe-dropout.")] = 0.05,
+    alpha: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="For unigram: sample with this sharpness instead of the best cut."),
+    ] = None,
+    nbest: Annotated[
+        int, typer.Option(help="For unigram: sample among this many best cuts; -1 is all.")
+    ] = -1,
+    seed: Annotated[int, typer.Option(help="Random cuts depend on seed, epoch and line only.")] = 1,
+    epoch: Annotated[int, typer.Option(min=0, help="Another epoch gives other random cuts.")] = 0,
+    format: Annotated[Format, typer.Option(help="How pieces are written.")] = "pieces",
+    out: OutFile = None,
+) -> None:
+    """Cut text by counts: BPE, BPE dropout, longest match, unigram. One line in, one line out.
+
+    Example: `dpe encode --vocab vocab.model --method bpe-dropout --epoch 3 train.fi > train.3.pieces`
+    """
+    from dpe.text.corpus import read_lines, write_lines
+    from dpe.text.formats import format_pieces
+    from dpe.text.segmenters import Draw, make_segmenter
+    from dpe.text.vocabulary import Vocabulary
+
+    vocabulary = Vocabulary.load(vocab)
+    segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest)
+    progress: Progress = context.obj
+
+    def encoded() -> Iterator[str]:
+        for number, line in enumerate(progress.track(read_lines(file), "encoding")):
+            yield format_pieces(segmenter.cut(line, Draw(seed, epoch, number)), format, vocabulary)
+
+    write_lines(out, encoded())
+
+
+def decode(
+    context: typer.Context,
+    *,
+    vocab: VocabularyFile,
+    file: InputFile = None,
+    format: Annotated[Format, typer.Option(help="How pieces are written.")] = "pieces",
+    out: OutFile = None,
+) -> None:
+    """Turn pieces back into plain text. One line in, one line out.
+
+    Example: `dpe decode --vocab vocab.model train.pieces > train.txt`
+    """
+    from dpe.text.corpus import read_lines, write_lines
+    from dpe.text.formats import parse_line
+    from dpe.text.vocabulary import Vocabulary
+
+    vocabulary = Vocabulary.load(vocab)
+    progress: Progress = context.obj
+    lines = progress.track(read_lines(file), "decoding")
+    write_lines(out, (vocabulary.decode(parse_line(line, format, vocabulary)) for line in lines))

@@ -1,0 +1,1 @@
+"""Text in, tables and figures out. Knows no model."""

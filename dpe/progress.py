@@ -1,0 +1,94 @@
+"""Progress of long work, on standard error: live on a terminal, now and then a plain line elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
+Item = TypeVar("Item")
+
+QUIET, NORMAL, VERBOSE = 0, 1, 2
+_SECONDS_BETWEEN_PLAIN_LINES = 10.0
+
+
+class Progress:
+    """What the user is told while something runs. One is made by the command line and handed down."""
+
+    def __init__(self, level: int = NORMAL) -> None:
+        self.level = level
+        self._status: Status | None = None
+        self._last_plain_line = time.monotonic()
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console  # noqa: PLC0415  (a help text should not wait for it)
+
+        return Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+    def say(self, text: str) -> None:
+        """One line that stays."""
+        if self.level >= NORMAL:
+            self._console.print(text)
+
+    def detail(self, text: str) -> None:
+        """One line that only --verbose shows."""
+        if self.level >= VERBOSE:
+            self._console.print(text)
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """While this lasts, `update` rewrites one line on a terminal."""
+        if self.level < NORMAL or not self._console.is_terminal:
+            yield
+            return
+        with self._console.status("") as self._status:
+            yield
+        self._status = None
+
+    def update(self, text: str) -> None:
+        """The state of the work now; each replaces the one before, and most are skipped off a terminal."""
+        if self._status is not None:
+            self._status.update(text)
+        elif time.monotonic() - self._last_plain_line >= _SECONDS_BETWEEN_PLAIN_LINES:
+            self._last_plain_line = time.monotonic()
+            self.say(text)
+
+    def track(self, items: Iterable[Item], name: str, *, total: int | None = None) -> Iterator[Item]:
+        """Hand on the items and show how many went by, how fast, and how long it will take."""
+        clock = Clock(total)
+        with self.live():
+            for count, item in enumerate(items, start=1):
+                yield item
+                if count % 64 == 0:
+                    self.update(f"{name}: {clock.state(count)}")
+
+
+class Clock:
+    """Speed and time left of a work of known or unknown size."""
+
+    def __init__(self, total: int | None, *, done: int = 0) -> None:
+        self._begin = time.monotonic()
+        self._total = total
+        self._done_before = done
+
+    def state(self, done: int, unit: str = "lines") -> str:
+        """`1,200 of 5,000 lines, 310 a second, 0:12 left`."""
+        speed = (done - self._done_before) / max(time.monotonic() - self._begin, 1e-9)
+        if self._total is None:
+            return f"{done:,} {unit}, {speed:,.0f} a second"
+        left = (self._total - done) / speed if speed > 0 else 0.0
+        return f"{done:,} of {self._total:,} {unit}, {speed:,.0f} a second, {duration(left)} left"
+
+
+def duration(seconds: float) -> str:
+    """`0:12`, `3:05`, `2:10:00`."""
+    minutes, seconds_left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"

@@ -1,0 +1,185 @@
+"""Files: outputs that are either absent or whole, and inputs that may be packed (.gz, .xz)."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import lzma
+import os
+import secrets
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+from dpe.errors import UserError
+
+PACKED_SUFFIXES = (".gz", ".xz")
+_BUFFER = 1 << 16
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Open `path` for writing bytes; it appears when the block ends well, and not at all otherwise.
+
+    The bytes go to a file beside it first, reach the disk, and are renamed into place; what was at
+    `path` before stays until then. A device or a pipe (/dev/null, /dev/stdout) is written directly.
+    """
+    with whole_files(path) as (file,):
+        yield file
+
+
+@contextmanager
+def whole_text_file(path: Path) -> Iterator[TextIO]:
+    """As `whole_file`, for UTF-8 text whose lines end at `\\n` only."""
+    with whole_file(path) as binary:
+        text = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
+        yield text
+        text.flush()
+        text.detach()
+
+
+@contextmanager
+def whole_files(*paths: Path) -> Iterator[tuple[BinaryIO, ...]]:
+    """As `whole_file`, for files that belong together: all are complete before the first is renamed."""
+    outputs: list[_Output] = []
+    try:
+        for path in paths:
+            outputs.append(_Output.open(path))
+        _refuse_same_file(outputs)
+        yield tuple(output.file for output in outputs)
+        for output in outputs:
+            output.finish()
+        for output in outputs:
+            output.rename()
+    except BaseException as error:
+        for output in outputs:
+            output.discard()
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            raise UserError(f"{_joined(paths)}: cannot be written: {error.strerror}.") from error
+        raise
+
+
+@contextmanager
+def whole_packed_files(*paths: Path) -> Iterator[tuple[BinaryIO, ...]]:
+    """As `whole_files`, packed where the name ends in .gz or .xz; equal content gives equal bytes."""
+    with whole_files(*paths) as files, ExitStack() as stack:
+        yield tuple(
+            stack.enter_context(_packing(file, path)) for file, path in zip(files, paths, strict=True)
+        )
+
+
+@contextmanager
+def reading(path: Path | None) -> Iterator[BinaryIO]:
+    """The bytes of a file, unpacked where the name ends in .gz or .xz; `None` or `-` is standard input.
+
+    Damage in a packed file is found while reading, so read inside the block: that is where it becomes
+    a sentence.
+    """
+    if path is None or is_standard_stream(path):
+        yield sys.stdin.buffer
+        return
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}.") from error
+    with file:
+        try:
+            yield _unpacking(file, path)
+        except _DAMAGED as error:
+            raise UserError(f"{path}: is damaged or cut short; make or fetch it again.") from error
+
+
+def is_packed(path: Path) -> bool:
+    """Whether the name says that the file is compressed."""
+    return path.suffix in PACKED_SUFFIXES
+
+
+def is_standard_stream(path: Path | None) -> bool:
+    """Whether `path` stands for standard input or output: absent, or `-`."""
+    return path is None or str(path) == "-"
+
+
+@dataclass(frozen=True)
+class _Output:
+    """One file in the making: `file` writes to `aside`, which becomes `path`; no `aside` for a device."""
+
+    file: BinaryIO
+    path: Path
+    aside: Path | None
+
+    @classmethod
+    def open(cls, path: Path) -> _Output:
+        try:
+            if path.exists() and not path.is_file() and not path.is_dir():
+                return cls(path.open("wb"), path, None)
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            path = path.resolve()  # through a link: its target is replaced, the link stays
+            path.parent.mkdir(parents=True, exist_ok=True)
+            aside = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}")
+            return cls(aside.open("xb"), path, aside)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror}.") from error
+
+    def finish(self) -> None:
+        self.file.flush()
+        if self.aside is not None:
+            os.fsync(self.file.fileno())
+        self.file.close()
+
+    def rename(self) -> None:
+        if self.aside is not None:
+            self.aside.replace(self.path)
+
+    def discard(self) -> None:
+        with suppress(OSError):  # a full disk fails once more when the buffer is emptied
+            self.file.close()
+        if self.aside is not None:
+            self.aside.unlink(missing_ok=True)
+
+
+def _refuse_same_file(outputs: list[_Output]) -> None:
+    places = [output.path for output in outputs if output.aside is not None]
+    for number, place in enumerate(places):
+        if place in places[:number]:
+            raise UserError(f"{place}: is named for two outputs; give each its own file.")
+
+
+@contextmanager
+def _packing(file: BinaryIO, path: Path) -> Iterator[BinaryIO]:
+    """A writer that packs into `file`; the end of the block ends the packed stream, not the file."""
+    if not is_packed(path):
+        yield file
+        return
+    packer = cast(io.RawIOBase, _packer(file, path))
+    with io.BufferedWriter(packer, _BUFFER) as buffer:  # a call of the packer per line would be slow
+        yield cast(BinaryIO, buffer)
+
+
+def _packer(file: BinaryIO, path: Path) -> gzip.GzipFile | lzma.LZMAFile:
+    if path.suffix == ".xz":
+        return lzma.LZMAFile(file, "wb")
+    # No name and no time inside: the bytes depend on the content only.
+    return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=6)
+
+
+def _unpacking(file: BinaryIO, path: Path) -> BinaryIO:
+    """`file` unpacked. The buffer above makes iteration over lines run in C."""
+    if path.suffix == ".gz":
+        if os.fstat(file.fileno()).st_size == 0 and path.is_file():
+            raise EOFError  # gzip itself takes no bytes at all for an empty text
+        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=file), _BUFFER))
+    if path.suffix == ".xz":
+        return cast(BinaryIO, io.BufferedReader(lzma.LZMAFile(file), _BUFFER))
+    return file
+
+
+def _joined(paths: tuple[Path, ...]) -> str:
+    return " and ".join(str(path) for path in paths)

@@ -1,0 +1,276 @@
+"""A SentencePiece model seen as pieces, characters and merge ranks: learn, load, encode, decode.
+
+Text is handled in its *marked* form: SentencePiece's normalisation of the line, in which every blank is
+the word marker U+2581 and one marker stands before the first word. Pieces joined are the marked line:
+
+    encode("two  words")  ->  ["▁two", "▁word", "s"]        normalize("two  words")  ->  "▁two▁words"
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import sentencepiece
+from google.protobuf.message import DecodeError
+from sentencepiece import sentencepiece_model_pb2
+
+from dpe.errors import UserError
+from dpe.text.files import whole_file
+
+MARKER = "\u2581"
+VocabularyType = Literal["bpe", "unigram"]
+Normalization = Literal["nfkc", "identity"]
+
+# Our words for SentencePiece's rules. Its "nmt_nfkc" is NFKC that also reads odd blanks as blanks.
+_NORMALIZATION_RULES = {"nfkc": "nmt_nfkc", "identity": "identity"}
+_SPECIAL_PIECES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
+# SentencePiece's piece types (sentencepiece_model.proto).
+_NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularySettings:
+    """How a vocabulary is learned."""
+
+    size: int = 32000
+    type: VocabularyType = "bpe"
+    normalization: Normalization = "nfkc"
+    character_coverage: float = 1.0
+    protected: tuple[str, ...] = ()
+
+
+class Vocabulary:
+    """The pieces of a SentencePiece model, ours or the user's.
+
+    Ids are SentencePiece's. A model without padding, beginning or end symbol gets them behind its pieces,
+    so `len(vocabulary)` may exceed SentencePiece's own size.
+    """
+
+    def __init__(self, content: bytes, *, name: str = "the model") -> None:
+        self.content = content
+        self._model = _parse(content, name)
+        self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=content)
+        _refuse_unusable(self._model, name)
+        self.type: VocabularyType = "bpe" if self._model.trainer_spec.model_type == 2 else "unigram"
+        self.pieces, self._special = _with_special_pieces(self._model)
+
+    @classmethod
+    def load(cls, path: Path) -> Vocabulary:
+        """Read a `.model` file."""
+        try:
+            return cls(Path(path).read_bytes(), name=str(path))
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read as a vocabulary: {error.strerror}.") from error
+
+    def save(self, path: Path) -> None:
+        with whole_file(Path(path)) as file:
+            file.write(self.content)
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes]]:
+        return Vocabulary, (self.content,)  # so that worker processes can be handed one
+
+    pad_id = property(lambda self: self._special["pad"])
+    unk_id = property(lambda self: self._special["unk"])
+    bos_id = property(lambda self: self._special["bos"])
+    eos_id = property(lambda self: self._special["eos"])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells two vocabularies apart, wherever their files lie."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @cached_property
+    def ids(self) -> Mapping[str, int]:
+        """Id of every piece that may match text; control, unknown and unused pieces never do."""
+        kinds = (_NORMAL, _USER_DEFINED)
+        return {p.piece: i for i, p in enumerate(self._model.pieces) if p.type in kinds}
+
+    @cached_property
+    def scores(self) -> Mapping[str, float]:
+        """SentencePiece's score of every piece that may match text: log-probability in a unigram model."""
+        return {piece: self._model.pieces[i].score for piece, i in self.ids.items()}
+
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """Merge rank of every BPE piece of two or more characters; the smallest is merged first."""
+        if self.type != "bpe":
+            raise UserError("Merge ranks need a BPE vocabulary; this one is a unigram model.")
+        merged = [p for p in self.ids if len(p) > 1 and p not in set(self.protected)]
+        order = sorted({self.scores[p] for p in merged}, reverse=True)
+        rank_of_score = {score: rank for rank, score in enumerate(order)}
+        return {p: rank_of_score[self.scores[p]] for p in merged}
+
+    @cached_property
+    def characters(self) -> tuple[str, ...]:
+        """Every code point of the pieces that may match text, sorted."""
+        return tuple(sorted({character for piece in self.ids for character in piece}))
+
+    @cached_property
+    def max_span(self) -> int:
+        """Length of the longest piece in characters: the paper's m."""
+        return max(map(len, self.ids), default=1)
+
+    @cached_property
+    def protected(self) -> tuple[str, ...]:
+        """Strings that are always one piece wherever they occur, the longest first."""
+        found = [p.piece for p in self._model.pieces if p.type == _USER_DEFINED]
+        return tuple(sorted(found, key=lambda piece: (-len(piece), piece)))
+
+    @cached_property
+    def _protected_pattern(self) -> re.Pattern[str] | None:
+        return re.compile("|".join(map(re.escape, self.protected))) if self.protected else None
+
+    def protected_spans(self, word: str) -> list[tuple[int, int]]:
+        """Where protected strings stand in a word: from the left, the longest at each place."""
+        pattern = self._protected_pattern
+        return [match.span() for match in pattern.finditer(word)] if pattern else []
+
+    def normalize(self, line: str) -> str:
+        """The marked form of a line; its pieces joined are exactly this."""
+        marked: str = self._processor.normalize(line)
+        return marked
+
+    def encode(self, line: str) -> list[str]:
+        """The model's own cut (BPE, or the best unigram one); neighbouring unknown characters are joined."""
+        pieces: list[str] = self._processor.encode(line, out_type=str)
+        return pieces
+
+    def n_best_encode(self, line: str, *, n: int) -> list[list[str]]:
+        """SentencePiece's n best cuts of a unigram model, in order."""
+        cuts: list[list[str]] = self._processor.nbest_encode(line, nbest_size=n, out_type=str)
+        return cuts
+
+    def piece_ids(self, pieces: Iterable[str]) -> list[int]:
+        """Ids of pieces as written; a run of unknown characters has the one unknown id, so this is lossy."""
+        ids, unknown = self.ids, self.unk_id
+        return [ids.get(piece, unknown) for piece in pieces]
+
+    def decode(self, pieces: Iterable[str]) -> str:
+        """Plain text of pieces as written; the inverse of `encode` up to normalisation."""
+        plain = "".join(pieces).replace(MARKER, " ")
+        return plain.removeprefix(" ") if self._model.normalizer_spec.add_dummy_prefix else plain
+
+    def decode_ids(self, ids: Iterable[int]) -> str:
+        """Plain text of ids; special ids are left out, and unknown text is written as U+2047 (double ?)."""
+        silent = {self.pad_id, self.bos_id, self.eos_id}
+        return self.decode("\u2047" if i == self.unk_id else self.pieces[i] for i in ids if i not in silent)
+
+
+def split_words(marked: str) -> list[str]:
+    """The words of a marked line, each with its marker; joined they are the line.
+
+    No piece crosses their borders: `▁two▁words` -> [`▁two`, `▁words`].
+    """
+    if not marked:
+        return []
+    head, *rest = marked.split(MARKER)
+    return [head] * bool(head) + [MARKER + word for word in rest]
+
+
+def learn_vocabulary(lines: Iterable[str], settings: VocabularySettings) -> Vocabulary:
+    """Learn a joint vocabulary from the lines of all sides. Same lines, same settings: same bytes."""
+    protected = check_protected(settings.protected)
+    model = io.BytesIO()
+    try:
+        # An iterator and a writer, because SentencePiece stores the names of files it is given.
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            vocab_size=settings.size,
+            model_type=settings.type,
+            normalization_rule_name=_NORMALIZATION_RULES[settings.normalization],
+            character_coverage=settings.character_coverage,
+            user_defined_symbols=list(protected),
+            pad_id=0,
+            unk_id=1,
+            bos_id=2,
+            eos_id=3,
+            max_sentence_length=1 << 30,  # its default silently skips long lines
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        raise UserError(_explain(str(error), settings)) from error
+    return Vocabulary(model.getvalue())
+
+
+def check_protected(strings: Sequence[str]) -> tuple[str, ...]:
+    """Protected strings without repetition; refuses what could not be one piece."""
+    for string in strings:
+        if not string or any(c.isspace() or c == MARKER for c in string):
+            raise UserError(f"The protected string {string!r} is empty or has a blank; a piece has no blank.")
+        if string in _SPECIAL_PIECES.values():
+            raise UserError(f"The protected string {string!r} is a special piece already; leave it out.")
+    return tuple(dict.fromkeys(strings))
+
+
+def _explain(message: str, settings: VocabularySettings) -> str:
+    """SentencePiece's complaint as a sentence."""
+    if largest := re.search(r"too high \(\d+\).*<= (\d+)", message):
+        return (
+            f"A vocabulary of {settings.size} pieces is more than this text can fill; "
+            f"the largest possible size is {largest[1]}."
+        )
+    if smallest := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"A vocabulary of {settings.size} pieces cannot hold every character of this text; the smallest "
+            f"possible size is {smallest[1]} (or lower the character coverage)."
+        )
+    if "sentences_.empty()" in message or "empty" in message:
+        return "The text to learn a vocabulary from is empty; give files with at least one word."
+    return f"SentencePiece could not learn this vocabulary: {message.strip()}"
+
+
+def _parse(content: bytes, name: str) -> Any:
+    model: Any = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]  # generated at import
+    try:
+        model.ParseFromString(content)
+    except DecodeError as error:
+        raise UserError(f"{name} is not a SentencePiece model (or is damaged).") from error
+    if not model.pieces:
+        raise UserError(f"{name} is not a SentencePiece model (it has no pieces).")
+    return model
+
+
+def _refuse_unusable(model: Any, name: str) -> None:
+    """Models whose cuts could not be exact, each refused in one sentence."""
+    trainer, normalizer = model.trainer_spec, model.normalizer_spec
+    if trainer.model_type not in (1, 2):
+        raise UserError(f"{name} is neither a BPE nor a unigram model; learn one with --type bpe or unigram.")
+    if trainer.byte_fallback or any(p.type == _BYTE for p in model.pieces):
+        raise UserError(f"{name} uses byte fallback, which dpe does not read; learn one without it.")
+    if not normalizer.escape_whitespaces:
+        raise UserError(f"{name} does not mark blanks with U+2581; learn one with SentencePiece's default.")
+    crossing = next(_pieces_across_words(model), None)
+    if crossing is not None:
+        raise UserError(
+            f"{name} has the piece {crossing!r}, which crosses a word boundary (U+2581 may only be first); "
+            "learn one with split_by_whitespace and without treat_whitespace_as_suffix."
+        )
+
+
+def _pieces_across_words(model: Any) -> Iterator[str]:
+    for piece in model.pieces:
+        if piece.type in (_NORMAL, _USER_DEFINED) and MARKER in piece.piece[1:]:
+            yield piece.piece
+
+
+def _with_special_pieces(model: Any) -> tuple[tuple[str, ...], dict[str, int]]:
+    """All pieces by id, and the four special ids; those that the model lacks come behind its pieces."""
+    pieces = [p.piece for p in model.pieces]
+    trainer = model.trainer_spec
+    ids = {"pad": trainer.pad_id, "unk": trainer.unk_id, "bos": trainer.bos_id, "eos": trainer.eos_id}
+    for name, piece in _SPECIAL_PIECES.items():
+        if not 0 <= ids[name] < len(model.pieces):
+            ids[name] = len(pieces)
+            pieces.append(piece)
+    return tuple(pieces), ids
