@@ -1,0 +1,222 @@
+"""Lattices: every piece that matches every span of a word, and batches of them as tensors.
+
+An edge is one piece over one span. A word of n characters has the boundaries 0..n; a cut is a path of
+edges from 0 to n. With the pieces `▁`, `a`, `b`, `ab` the word `▁ab` has the edges
+
+    (start 0, span 0, `▁`)  (start 1, span 0, `a`)  (start 1, span 1, `ab`)  (start 2, span 0, `b`)
+
+where the span index is the length less one. No piece crosses a word's border, so a sentence is its words'
+lattices one after the other, and then the end of sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpe.text.vocabulary import Vocabulary
+
+# A batch has few words longer than this; shorter classes would cost the dynamic program more steps than
+# they save padding.
+_SHORTEST_CLASS = 16
+# About 10 MB of lattices. Longer words hardly ever come back, and could be of any size.
+_CACHED_WORDS = 16_384
+_CACHED_LENGTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class WordLattice:
+    """The edges of one word, ordered by start, then span."""
+
+    length: int
+    edges: NDArray[np.int32]  # [edge, (start, span, piece)]
+
+    @property
+    def starts(self) -> NDArray[np.int32]:
+        return self.edges[:, 0]
+
+    @property
+    def spans(self) -> NDArray[np.int32]:
+        return self.edges[:, 1]
+
+    @property
+    def pieces(self) -> NDArray[np.int32]:
+        return self.edges[:, 2]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Words of similar length, and how their edges lie in a padded [word, start, span] tensor."""
+
+    words: Tensor  # [word], index among the words of the batch, ascending
+    lengths: Tensor  # [word], in characters
+    shape: tuple[int, int, int]  # word, start, span: no longer than the longest word and span here
+    edges: Tensor  # [edge], index in the flat list of the batch
+    cells: Tensor  # [edge], index in the flattened padded tensor
+    pieces: Tensor  # [edge]
+
+    def scatter(self, flat_scores: Tensor) -> Tensor:
+        """Scores of all edges of the batch, [edge] -> [word, start, span]; -inf where no piece matches."""
+        return self._lay(flat_scores.index_select(0, self.edges), fill=float("-inf"))
+
+    def ids(self) -> Tensor:
+        """Piece of every cell, [word, start, span]; -1 where none matches."""
+        return self._lay(self.pieces, fill=-1)
+
+    def mask(self) -> Tensor:
+        """Which cells hold an edge, [word, start, span]."""
+        return self._lay(torch.ones_like(self.pieces, dtype=torch.bool), fill=False)
+
+    def _lay(self, values: Tensor, *, fill: float) -> Tensor:
+        # Writing the few edges into a filled tensor is several times faster, forward and backward, than
+        # reading every cell through an index.
+        words, starts, spans = self.shape
+        padded = values.new_full((words * starts * spans,), fill)
+        return padded.index_copy(0, self.cells, values).view(self.shape)
+
+    def to(self, device: torch.device | str) -> Bucket:
+        return replace(
+            self,
+            words=self.words.to(device),
+            lengths=self.lengths.to(device),
+            edges=self.edges.to(device),
+            cells=self.cells.to(device),
+            pieces=self.pieces.to(device),
+        )
+
+
+@dataclass(frozen=True)
+class LatticeBatch:
+    """All edges of a batch of sentences as one flat list, and the words' buckets over it.
+
+    A position is an index into the flattened [sentence, position] states of the decoder: the state after
+    reading that many characters of that sentence. Edges ascend by position.
+    """
+
+    edge_positions: Tensor  # [edge]
+    edge_pieces: Tensor  # [edge]
+    end_edges: Tensor  # [sentence], index of the end of sentence in the flat list
+    word_sentence: Tensor  # [word], the row that each word stands in
+    buckets: tuple[Bucket, ...]
+
+    def to(self, device: torch.device | str) -> LatticeBatch:
+        return LatticeBatch(
+            edge_positions=self.edge_positions.to(device),
+            edge_pieces=self.edge_pieces.to(device),
+            end_edges=self.end_edges.to(device),
+            word_sentence=self.word_sentence.to(device),
+            buckets=tuple(bucket.to(device) for bucket in self.buckets),
+        )
+
+
+class LatticeBuilder:
+    """Lattices over one vocabulary; short words are kept, by word type."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        protected = set(vocabulary.protected)
+        self._vocabulary = vocabulary
+        self._ids = {piece: i for piece, i in vocabulary.ids.items() if piece not in protected}
+        self._longer = sorted({len(piece) for piece in self._ids} - {1})
+        self._kept = lru_cache(maxsize=_CACHED_WORDS)(self._build)
+
+    def word(self, word: str) -> WordLattice:
+        """Every piece that matches every span of a word.
+
+        A character without a piece of its own has an edge of one character with the unknown id. For one
+        that is in no piece at all that is its only edge, so every cut has it; for one that only longer
+        pieces contain, it is the way on where those do not match. So a lattice is always connected. A
+        protected string is one edge, and no other edge overlaps it.
+        """
+        return self._kept(word) if len(word) <= _CACHED_LENGTH else self._build(word)
+
+    def _build(self, word: str) -> WordLattice:
+        if not word:
+            raise ValueError("A word has at least one character.")
+        flat: list[int] = []  # start, span, piece of each edge
+        begin = 0
+        for start, end in self._vocabulary.protected_spans(word):
+            self._match(word, begin, start, flat)
+            flat += (start, end - start - 1, self._vocabulary.ids[word[start:end]])
+            begin = end
+        self._match(word, begin, len(word), flat)
+        return WordLattice(len(word), np.array(flat, dtype=np.int32).reshape(-1, 3))
+
+    def _match(self, word: str, begin: int, end: int, flat: list[int]) -> None:
+        """Append the edges within word[begin:end]."""
+        find, longer, unknown = self._ids.get, self._longer, self._vocabulary.unk_id
+        for start in range(begin, end):
+            flat += (start, 0, find(word[start], unknown))
+            for length in longer:
+                if start + length > end:
+                    break
+                piece = find(word[start : start + length])
+                if piece is not None:
+                    flat += (start, length - 1, piece)
+
+    def batch(self, sentences: Sequence[Sequence[str]], *, stride: int, end_piece: int) -> LatticeBatch:
+        """The lattices of sentences, given as their words.
+
+        `stride` is the number of positions of a sentence's row in the padded states: at least one more than
+        the characters of the longest sentence. `end_piece` is the end of sentence, one more edge of each.
+        """
+        # The end of sentence is treated as one more word, of no characters, that is in no bucket.
+        end = WordLattice(0, np.array([[0, 0, end_piece]], dtype=np.int32))
+        items = [lattice for words in sentences for lattice in (*map(self.word, words), end)]
+        if not items:
+            raise ValueError("A batch has at least one sentence.")
+        lengths = np.array([item.length for item in items])
+        edges = np.concatenate([item.edges for item in items]).astype(np.int64)  # [edge, 3]
+        item_of_edge = np.repeat(np.arange(len(items)), [len(item.edges) for item in items])
+        rows = np.repeat(np.arange(len(sentences)), [len(words) + 1 for words in sentences])
+        places = _places(lengths, rows, stride)
+        return LatticeBatch(
+            edge_positions=torch.from_numpy(places[item_of_edge] + edges[:, 0]),
+            edge_pieces=torch.from_numpy(edges[:, 2].copy()),
+            end_edges=torch.from_numpy(np.flatnonzero(lengths[item_of_edge] == 0)),
+            word_sentence=torch.from_numpy(rows[lengths > 0]),
+            buckets=_buckets(lengths, edges, item_of_edge),
+        )
+
+
+def _places(lengths: NDArray[np.int64], rows: NDArray[np.int64], stride: int) -> NDArray[np.int64]:
+    """Position at which each item begins."""
+    begins = np.cumsum(lengths) - lengths  # [item], in the characters of the whole batch
+    first_items = np.flatnonzero(np.diff(rows, prepend=-1))
+    offsets: NDArray[np.int64] = begins - begins[first_items][rows]  # [item], in the sentence
+    if offsets.max() >= stride:
+        raise ValueError(f"A sentence of {offsets.max()} characters needs a stride above that, not {stride}.")
+    return rows * stride + offsets
+
+
+def _buckets(
+    lengths: NDArray[np.int64], edges: NDArray[np.int64], item_of_edge: NDArray[np.int64]
+) -> tuple[Bucket, ...]:
+    """Words by length: up to 16 characters, and then in classes that double."""
+    classes = np.ceil(np.log2(np.maximum(lengths, _SHORTEST_CLASS)))  # [item]
+    classes[lengths == 0] = 0  # ends of sentences
+    word_of_item = np.cumsum(lengths > 0) - 1
+    row_of_item = np.zeros_like(lengths)  # in the item's bucket
+    buckets = []
+    for length_class in np.unique(classes[lengths > 0]):
+        items = np.flatnonzero(classes == length_class)
+        own = np.flatnonzero(classes[item_of_edge] == length_class)
+        starts, spans, pieces = edges[own].T
+        shape = (len(items), int(lengths[items].max()), int(spans.max()) + 1)
+        row_of_item[items] = np.arange(len(items))
+        rows = row_of_item[item_of_edge[own]]
+        bucket = Bucket(
+            words=torch.from_numpy(word_of_item[items]),
+            lengths=torch.from_numpy(lengths[items]),
+            shape=shape,
+            edges=torch.from_numpy(own),
+            cells=torch.from_numpy((rows * shape[1] + starts) * shape[2] + spans),
+            pieces=torch.from_numpy(pieces.copy()),
+        )
+        buckets.append(bucket)
+    return tuple(buckets)

@@ -1,0 +1,148 @@
+"""The command line as a user meets it: results, one-sentence errors, exit codes, interrupts."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dpe.version import __version__
+
+DPE = [sys.executable, "-m", "dpe"]
+ROOT = Path(__file__).parents[1]
+
+
+def dpe(*arguments: str | Path, stdin: str | bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    return subprocess.run(
+        [*DPE, *map(str, arguments)], input=given, capture_output=True, check=False, cwd=ROOT
+    )
+
+
+def commands() -> list[str]:
+    from typer.main import get_command
+
+    from dpe.cli import app
+
+    return sorted(get_command(app).commands)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("vocab")
+    assert dpe("demo-corpus", "--out", directory, "--pairs", "300").returncode == 0
+    path = directory / "vocab.model"
+    done = dpe("vocab", "--source", directory / "train.en", "--target", directory / "train.fi",
+               "--size", "300", "--out", path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b""  # what is not the result goes to standard error
+    return path
+
+
+def test_version() -> None:
+    assert dpe("--version").stdout.decode() == f"dpe {__version__}\n"
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    done = dpe(command, "--help")
+    assert done.returncode == 0
+    assert b"Example" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["vocab", "--siz", "3"], "No such option: --siz"),
+        (["vocab", "--out", "x.model"], "There is no text to learn from"),
+        (["vocab", "--out", "x.model", "--source", "absent.txt"], "absent.txt"),
+        (["encode", "--vocab", "absent.model"], "absent.model"),
+        (["encode", "--vocab", "README.md"], "README.md is not a SentencePiece model"),
+        (["encode", "--vocab", "x", "--method", "magic"], "magic"),
+        (["clean", "--source", "a"], "Missing option"),
+        (["demo-corpus", "--out", "x", "--pairs", "0"], "0"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_code_2(arguments: list[str], says: str) -> None:
+    done = dpe(*arguments)
+    message = done.stderr.decode()
+    assert done.returncode == 2
+    assert says in message
+    assert message.startswith("dpe: ")
+    assert "Traceback" not in message
+    assert done.stdout == b""
+
+
+def test_encode_and_decode_keep_every_line(vocab: Path) -> None:
+    text = "talossani on kirja.\n\n   \n\u2028 odd \x85 lines \x0c\nlast without newline \U0001f600"
+    for format_ in ("pieces", "subword-nmt"):
+        encoded = dpe("encode", "--vocab", vocab, "--format", format_, stdin=text)
+        assert encoded.returncode == 0, encoded.stderr
+        assert encoded.stdout.count(b"\n") == 5
+        decoded = dpe("decode", "--vocab", vocab, "--format", format_, stdin=encoded.stdout)
+        lines = decoded.stdout.decode().split("\n")
+        assert lines[0] == "talossani on kirja."
+        assert lines[1:3] == ["", ""]
+        assert lines[4] == "last without newline \U0001f600"
+
+
+def test_sed_undoes_the_subword_nmt_format(vocab: Path) -> None:
+    encoded = dpe(
+        "encode", "--vocab", vocab, "--format", "subword-nmt", stdin="tuntematonta puhetta talossa\n"
+    )
+    undone = subprocess.run(["sed", "s/@@ //g"], input=encoded.stdout, capture_output=True, check=True)
+    assert undone.stdout.decode() == "tuntematonta puhetta talossa\n"
+
+
+def test_random_cuts_depend_on_seed_epoch_and_line(vocab: Path) -> None:
+    text = "taloissanikin on kirjoja\n" * 30
+    runs = [
+        dpe(
+            "encode", "--vocab", vocab, "--method", "bpe-dropout", "--dropout", "0.3", *more, stdin=text
+        ).stdout
+        for more in ([], [], ["--epoch", "1"], ["--seed", "2"])
+    ]
+    assert runs[0] == runs[1]
+    assert len(set(runs)) == 3
+    assert len(set(runs[0].splitlines())) > 1
+
+
+def test_invalid_text_names_file_and_line(vocab: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"good\n\xff\xfe\n")
+    done = dpe("encode", "--vocab", vocab, "--out", tmp_path / "out", bad)
+    assert done.returncode == 2
+    assert re.search(r"bad\.txt.*line 2", done.stderr.decode())
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]
+
+
+def test_an_interrupt_exits_130_and_leaves_no_file(vocab: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    process = subprocess.Popen(
+        [*DPE, "encode", "--vocab", str(vocab), "--out", str(out / "result")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(b"yksi\n" * 1000)
+    process.stdin.flush()
+    deadline = time.monotonic() + 60
+    while not list(out.iterdir()) and time.monotonic() < deadline:  # until it has begun to write
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert list(out.iterdir()) == []
+
+
+def test_a_closed_pipe_is_no_error(vocab: Path) -> None:
+    command = f"yes talossa | head -n 200000 | {sys.executable} -m dpe -q encode --vocab {vocab} | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False, cwd=ROOT)
+    assert done.stdout.decode().replace(" ", "") == "▁talossa\n"
+    assert b"Traceback" not in done.stderr

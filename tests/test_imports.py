@@ -1,0 +1,122 @@
+"""The layers of docs/architecture.md: a module imports only from the layers above it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "dpe"
+
+# Data flows down this list. A line's members may import each other only downwards, never in a circle.
+LAYERS = [
+    ["version", "errors"],
+    ["progress"],
+    ["text"],
+    ["segmentation"],
+    ["model"],
+    ["training"],
+    ["inference"],
+    ["evaluation"],
+    ["explorer"],
+    ["recipe"],
+    ["pipeline", "demo"],
+    ["commands"],
+    ["cli"],
+    ["__main__"],
+]
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+TORCH_FREE = ("text", "evaluation")  # strings and numpy only
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def imports_of(path: Path) -> list[str]:
+    """Full names of what a module imports, `dpe` modules and others."""
+    names: list[str] = []
+    # Imports inside functions count too: an upward one would only be hidden there.
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
+
+
+def layer_of(name: str) -> str:
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@pytest.mark.parametrize("path", modules(), ids=module_name)
+def test_imports_only_from_above(path: Path) -> None:
+    own = layer_of(module_name(path))
+    if not own:
+        return  # dpe/__init__.py hands out the public names, lazily
+    for name in imports_of(path):
+        if name.startswith("dpe."):
+            assert RANK[layer_of(name)] <= RANK[own], f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in modules() if layer_of(module_name(p)) in TORCH_FREE], ids=module_name
+)
+def test_text_and_evaluation_know_no_network(path: Path) -> None:
+    for name in imports_of(path):
+        assert not name.startswith("torch"), f"{path.name} imports {name}"
+    if layer_of(module_name(path)) == "evaluation":
+        forbidden = ("dpe.model", "dpe.training", "dpe.inference", "dpe.segmentation")
+        assert not [name for name in imports_of(path) if name.startswith(forbidden)]
+
+
+def test_model_does_not_know_the_dynamic_program() -> None:
+    for path in (PACKAGE / "model").glob("*.py"):
+        assert not [name for name in imports_of(path) if "dynamic_program" in name], path.name
+
+
+def test_no_import_circles() -> None:
+    graph = {module_name(path): {n for n in imports_of(path) if n.startswith("dpe.")} for path in modules()}
+    known = set(graph)
+    edges = {
+        name: {t if t in known else t.rpartition(".")[0] for t in targets} & known - {name}
+        for name, targets in graph.items()
+        if name != "dpe"
+    }
+    finished: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " -> ".join((*trail, name))
+        if name not in finished:
+            for target in edges.get(name, ()):
+                visit(target, (*trail, name))
+            finished.add(name)
+
+    for name in edges:
+        visit(name, ())
+
+
+@pytest.mark.parametrize("command", [["--help"], ["--version"], ["train-segmenter", "--help"]])
+def test_help_imports_neither_torch_nor_numpy(command: list[str]) -> None:
+    code = (
+        "import sys; from dpe.cli import run; code = run(sys.argv[1:]); "
+        "heavy = [m for m in ('torch', 'numpy', 'sentencepiece', 'matplotlib') if m in sys.modules]; "
+        "sys.exit(f'{heavy}' if heavy else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_import_dpe_does_not_import_torch() -> None:
+    code = "import sys, dpe; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
