@@ -62,13 +62,20 @@ def clean(
 
     Example: `dpe clean --source raw.en --target raw.fi --out-source train.en --out-target train.fi`
     """
-    from dpe.text.preparation import clean as clean_corpus
+    from dpe.text.corpus import read_pairs
+    from dpe.text.preparation import CleaningRules
+    from dpe.text.preparation import clean as clean_pairs
 
-    report = clean_corpus(
-        source, target, out_source, out_target, max_tokens=max_tokens, max_ratio=max_ratio, moses=moses
+    source_language, target_language = moses or (None, None)
+    rules = CleaningRules(
+        max_tokens=max_tokens,
+        max_ratio=max_ratio,
+        source_language=source_language,
+        target_language=target_language,
     )
     progress: Progress = context.obj
-    progress.say(str(report))
+    pairs = progress.track(read_pairs(source, target), "cleaning")
+    progress.say(str(clean_pairs(pairs, out_source=out_source, out_target=out_target, rules=rules)))
 
 
 def vocab(

@@ -1,20 +1,27 @@
-"""Files: outputs that are either absent or whole, and inputs that may be packed (.gz, .xz)."""
+"""Files: outputs that are either absent or whole, inputs that may be packed (.gz, .xz), and their cache."""
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gzip
+import hashlib
 import io
 import lzma
 import os
 import secrets
+import shutil
+import stat
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache as once
+from glob import escape
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import BinaryIO, NamedTuple, TextIO, cast
 
 from dpe.errors import UserError
 
@@ -104,6 +111,49 @@ def is_packed(path: Path) -> bool:
 def is_standard_stream(path: Path | None) -> bool:
     """Whether `path` stands for standard input or output: absent, or `-`."""
     return path is None or str(path) == "-"
+
+
+class Stamp(NamedTuple):
+    """What tells two states of a file apart."""
+
+    size: int
+    time: int  # of the last change, in nanoseconds
+
+    @classmethod
+    def of(cls, path: Path) -> Stamp:
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read: {error.strerror}.") from error
+        if not stat.S_ISREG(status.st_mode):
+            raise UserError(f"{path}: is not a file that can be read out of order; save it as a file.")
+        return cls(status.st_size, status.st_mtime_ns)
+
+
+def cached_file(path: Path, stamp: Stamp, cache: Path, kind: str) -> Path:
+    """Where the `kind` of file made from this state of `path` is kept; those of older states are removed.
+
+    The name holds the state, so a file that exists is valid: there is nothing to compare.
+    """
+    place = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:12]
+    wanted = cache / f"{path.name}.{place}.{stamp.size}-{stamp.time}.{kind}"
+    for other in cache.glob(f"{escape(path.name)}.{place}.*.{kind}"):
+        if other != wanted:
+            other.unlink(missing_ok=True)
+    return wanted
+
+
+@once
+def temporary_cache() -> Path:
+    """A directory for this process and its children, removed when this process ends."""
+    directory = Path(tempfile.mkdtemp(prefix="dpe-"))
+    atexit.register(_remove_if_owner, directory, os.getpid())
+    return directory
+
+
+def _remove_if_owner(directory: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child inherits the exit handler, and must not act on it
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @dataclass(frozen=True)

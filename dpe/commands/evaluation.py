@@ -1,0 +1,168 @@
+"""Commands that read text and show numbers: evaluate, compare, morphology, diagnose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from dpe.progress import Progress
+
+if TYPE_CHECKING:
+    from dpe.evaluation.tables import Table
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+OutDirectory = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Also write results.json and the figures (PNG, SVG) here."),
+]
+Format = Annotated[
+    Literal["pieces", "subword-nmt"] | None,
+    typer.Option(help="How pieces are written. [default: pieces if there is a U+2581, else subword-nmt]"),
+]
+GoldFile = Annotated[
+    Path | None,
+    typer.Option("--gold", metavar="FILE", help="Gold: word, tab, morphs separated by blanks; may be .gz."),
+]
+TrainCounts = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Training text, segmented or not, or lines of word, tab, count."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command("evaluate")(evaluate)
+    app.command("compare")(compare)
+    app.command("morphology")(morphology)
+    app.command("diagnose")(diagnose)
+
+
+def evaluate(
+    context: typer.Context,
+    *,
+    hypothesis: Annotated[
+        list[Path], typer.Option(metavar="FILE", help="A translation; repeat it for several seeds.")
+    ],
+    reference: Annotated[Path, typer.Option(metavar="FILE", help="The reference translation.")],
+    baseline: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Test each hypothesis against this translation; may be repeated."),
+    ] = [],  # noqa: B006
+    by_length: Annotated[
+        bool, typer.Option("--by-length", help="BLEU by length of the reference too.")
+    ] = False,
+    json: AsJson = False,
+    out: OutDirectory = None,
+) -> None:
+    """Score translations by sacreBLEU: BLEU and chrF2, with signatures, and paired bootstrap tests.
+
+    Several hypotheses are seeds of one system, whose mean and standard deviation are shown. Text must be
+    detokenised, line for line as in the reference.
+
+    Example: `dpe evaluate --hypothesis dpe.fi --baseline bpe.fi --reference test.fi --by-length`
+    """
+    from dpe.evaluation.score_report import draw_bleu_by_length, evaluate_files, evaluation_tables
+
+    result = evaluate_files(hypothesis, reference, baseline, by_length=by_length)
+    pictures = draw_bleu_by_length(result, out) if out and by_length else []
+    _show(context, result, evaluation_tables(result), as_json=json, out=out, pictures=pictures)
+
+
+def compare(
+    context: typer.Context,
+    *,
+    a: Annotated[Path, typer.Option("--a", metavar="FILE", help="A segmented text.")],
+    b: Annotated[Path, typer.Option("--b", metavar="FILE", help="The same text, segmented otherwise.")],
+    train_counts: TrainCounts = None,
+    gold: GoldFile = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Source of the text: shows which source words go with which cut."),
+    ] = None,
+    format: Format = None,
+    vocab_size: Annotated[
+        int | None,
+        typer.Option(min=2, help="|V| of the Renyi efficiency. [default: the pieces that occur]"),
+    ] = None,
+    json: AsJson = False,
+    out: OutDirectory = None,
+) -> None:
+    """Show where two segmentations of one text disagree, whoever made them.
+
+    A word is a run of letters and marks. Its ends, and the cut after a lone word marker, do not count.
+    The frequency of words is that of --train-counts, or else of the text itself.
+
+    Example: `dpe compare --a bpe.pieces --b dpe.pieces --source train.en --out comparison`
+    """
+    from dpe.evaluation.comparison_report import compare_files, comparison_tables, draw_comparison
+    from dpe.evaluation.morphology_report import evaluate_files, morphology_tables
+
+    result = compare_files(
+        a, b, train_counts=train_counts, source=source, format=format, vocabulary_size=vocab_size
+    )
+    tables = comparison_tables(result)
+    everything: dict[str, Any] = {"comparison": result}
+    if gold:
+        everything["morphology"] = systems = evaluate_files([a, b], gold, format=format)
+        tables += morphology_tables(systems)
+    pictures = draw_comparison(result, out) if out else []
+    _show(context, everything, tables, as_json=json, out=out, pictures=pictures)
+
+
+def diagnose(
+    context: typer.Context,
+    *,
+    posteriors: Annotated[
+        Path, typer.Option("--jsonl", metavar="FILE", help="Made by `dpe segment --format jsonl`.")
+    ],
+    gold: GoldFile = None,
+    train_counts: TrainCounts = None,
+    json: AsJson = False,
+    out: OutDirectory = None,
+) -> None:
+    """Show how sure a segmenter is of its cuts, and with --gold whether rightly.
+
+    Example: `dpe diagnose --jsonl test.jsonl --gold gold.tsv --train-counts train.fi`
+    """
+    from dpe.evaluation.diagnostics import (
+        diagnose,
+        diagnostics_tables,
+        draw_diagnostics,
+        read_posteriors,
+    )
+    from dpe.evaluation.morphology import read_gold
+    from dpe.evaluation.segmented_text import count_words
+
+    result = diagnose(
+        read_posteriors(posteriors),
+        gold=read_gold(gold) if gold else None,
+        train_counts=count_words(train_counts) if train_counts else None,
+    )
+    pictures = draw_diagnostics(result, out) if out else []
+    _show(context, result, diagnostics_tables(result), as_json=json, out=out, pictures=pictures)
+
+
+def _show(
+    context: typer.Context,
+    result: object,
+    tables: list[Table],
+    *,
+    as_json: bool,
+    out: Path | None,
+    pictures: list[Path],
+) -> None:
+    """The result on standard output; with `out` also as a file, beside the pictures."""
+    from dpe.evaluation.tables import print_tables, to_json
+    from dpe.text.files import whole_text_file
+
+    if as_json:
+        print(to_json(result))
+    else:
+        print_tables(tables)
+    if out:
+        with whole_text_file(out / "results.json") as file:
+            file.write(to_json(result) + "\n")
+        progress: Progress = context.obj
+        progress.say(f"{out}: {', '.join(['results.json', *(picture.name for picture in pictures)])}")

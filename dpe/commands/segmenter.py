@@ -1,0 +1,126 @@
+"""Commands of the segmenter: train-segmenter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dpe.commands.options import Device, Seed, VocabularyFile
+from dpe.progress import QUIET, Progress
+
+Preset = Annotated[
+    Literal["tiny", "small", "base"],
+    typer.Option(
+        help="Size of the network and its training; base is the paper's. Other options override it."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command("train-segmenter")(train_segmenter)
+
+
+def train_segmenter(
+    context: typer.Context,
+    *,
+    vocab: VocabularyFile,
+    target: Annotated[Path, typer.Option(metavar="FILE", help="Target side of the training text.")],
+    dev_target: Annotated[Path, typer.Option(metavar="FILE", help="Target side of the development text.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where the segmenter goes; resumes what is there.")
+    ],
+    source: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")
+    ] = None,
+    dev_source: Annotated[Path | None, typer.Option(metavar="FILE", help="Source side.")] = None,
+    no_source: Annotated[
+        bool, typer.Option("--no-source", help="A language model of the target alone (LM DPE).")
+    ] = False,
+    preset: Preset = "small",
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over the text. [default: the preset's]")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Updates; alone or beside --epochs.")] = None,
+    batch_characters: Annotated[
+        int | None, typer.Option(min=1, help="Target characters in a batch. [default: the preset's]")
+    ] = None,
+    accumulate: Annotated[
+        int | None, typer.Option(min=1, help="Batches in one update. [default: the preset's]")
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(min=0.0, help="[default: the preset's]")] = None,
+    warmup: Annotated[
+        int | None, typer.Option(min=0, help="Updates of rising rate. [default: the preset's]")
+    ] = None,
+    dropout: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Of the network. [default: the preset's]")
+    ] = None,
+    source_dropout: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="BPE dropout of the source.")
+    ] = 0.05,
+    max_characters: Annotated[int, typer.Option(min=1, help="Leave longer lines out of training.")] = 1000,
+    seed: Seed = 1,
+    device: Device = "auto",
+    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 on a GPU.")] = False,
+    save_minutes: Annotated[
+        float, typer.Option(min=0.0, help="Save at least this often, beside every epoch's end.")
+    ] = 5.0,
+    average: Annotated[int, typer.Option(min=1, help="Try the mean of the last N epochs' weights.")] = 1,
+    patience: Annotated[
+        int | None, typer.Option(min=1, help="Stop after N epochs without a better development score.")
+    ] = None,
+) -> None:
+    """Train the mixed character-subword transformer on the exact marginal likelihood.
+
+    Started again with the same --out it goes on from its last save. Many processes:
+    `torchrun --nproc-per-node 2 -m dpe train-segmenter ...`
+
+    Example: `dpe train-segmenter --vocab vocab.model --source train.en --target train.fi
+    --dev-source dev.en --dev-target dev.fi --preset tiny --out segmenter`
+    """
+    from dataclasses import replace
+
+    from dpe.errors import UserError
+    from dpe.evaluation.plots import draw_training_curve
+    from dpe.text.corpus import ParallelText
+    from dpe.text.vocabulary import Vocabulary
+    from dpe.training.presets import SEGMENTER_PRESETS
+    from dpe.training.processes import join_processes, leave_processes
+    from dpe.training.segmenter_training import SegmenterSettings
+    from dpe.training.segmenter_training import train_segmenter as train
+    from dpe.training.trainer import Stopping
+
+    if no_source == (source is not None) or (source is None) != (dev_source is None):
+        raise UserError("Give --source and --dev-source, or --no-source for a model of the target alone.")
+    chosen = SEGMENTER_PRESETS[preset]
+    training = {"accumulate": accumulate, "learning_rate": learning_rate, "warmup": warmup}
+    given = {name: value for name, value in training.items() if value is not None}
+    settings = SegmenterSettings(
+        network=chosen.network if dropout is None else replace(chosen.network, dropout=dropout),
+        training=replace(chosen.training, **given, seed=seed, bf16=bf16),  # type: ignore[arg-type]
+        batch=batch_characters or chosen.batch,
+        source=not no_source,
+        source_dropout=0.0 if no_source else source_dropout,
+        max_characters=max_characters,
+    )
+    default_epochs = None if steps is not None else chosen.epochs
+    stopping = Stopping(epochs=epochs or default_epochs, steps=steps, patience=patience, average=average)
+    processes = join_processes(device)
+    progress: Progress = context.obj if processes.first else Progress(QUIET)
+    cache = out / "cache"
+    train(
+        out,
+        Vocabulary.load(vocab),
+        ParallelText.open(source, target, cache=cache),
+        ParallelText.open(dev_source, dev_target, cache=cache),
+        settings=settings,
+        stopping=stopping,
+        processes=processes,
+        progress=progress,
+        save_seconds=60 * save_minutes,
+    )
+    if processes.first:
+        draw_training_curve(out / "training.jsonl", out / "training.png")
+    leave_processes(processes)

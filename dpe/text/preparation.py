@@ -1,0 +1,113 @@
+"""The paper's preparation of a parallel text: Moses tokenisation, then no empty and no long pairs."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpe.errors import UserError
+from dpe.text.corpus import Pair, line_bytes
+from dpe.text.files import whole_packed_files
+
+
+@dataclass(frozen=True)
+class CleaningRules:
+    """Which pairs are kept, and whether their text is tokenised; case and diacritics always stay."""
+
+    max_tokens: int = 80  # a side with this many tokens, or more, drops the pair
+    max_ratio: float | None = None  # the longer side may have this many times the tokens of the shorter
+    source_language: str | None = None  # tokenise the side by Moses' rules for this language
+    target_language: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 2:
+            raise UserError(f"max-tokens is {self.max_tokens}, which drops every pair; it must be 2 or more.")
+        if self.max_ratio is not None and not self.max_ratio >= 1:
+            raise UserError(f"max-ratio is {self.max_ratio}; it must be 1 or more.")
+
+    def reason_to_drop(self, source: str, target: str) -> str | None:
+        """The field of `CleaningReport` that counts this pair; None to keep it. A token is what
+        whitespace separates, so a side of blanks is empty.
+        """
+        shorter, longer = sorted((len(source.split()), len(target.split())))
+        if shorter == 0:
+            return "empty"
+        if longer >= self.max_tokens:
+            return "too_long"
+        if self.max_ratio is not None and longer > self.max_ratio * shorter:
+            return "unequal"
+        return None
+
+
+@dataclass(frozen=True)
+class CleaningReport:
+    """How many pairs were kept, and how many dropped for the first reason that applied."""
+
+    kept: int = 0
+    empty: int = 0
+    too_long: int = 0
+    unequal: int = 0  # above max_ratio
+
+    @property
+    def dropped(self) -> int:
+        return self.empty + self.too_long + self.unequal
+
+
+class Moses:
+    """Moses' tokenisation of one language, and its inverse, through sacremoses.
+
+    Punctuation is not turned into XML entities. Text is composed first (NFC), because Moses would cut
+    a separate accent off its letter; runs of whitespace become one blank and ASCII control characters
+    go, so the inverse restores the usual spacing of the language, not always the original one. Of a
+    language that Moses has no abbreviations for, it uses the English ones.
+    """
+
+    def __init__(self, language: str) -> None:
+        if not re.fullmatch("[a-z]{2,3}", language):
+            raise UserError(f"{language!r} is not a language code of two or three letters, such as 'de'.")
+        from sacremoses import MosesDetokenizer, MosesTokenizer  # noqa: PLC0415  # half a second
+
+        self.language = language
+        self._tokenizer = MosesTokenizer(lang=language)
+        self._detokenizer = MosesDetokenizer(lang=language)
+
+    def tokenize(self, line: str) -> str:
+        """The tokens of a line, separated by single blanks."""
+        composed = unicodedata.normalize("NFC", line)
+        return str(self._tokenizer.tokenize(composed, escape=False, return_str=True))
+
+    def detokenize(self, line: str) -> str:
+        """A line of tokens as ordinary text."""
+        return str(self._detokenizer.detokenize(line.split(), unescape=False))
+
+
+def clean(
+    pairs: Iterable[Pair],
+    *,
+    out_source: Path,
+    out_target: Path,
+    rules: CleaningRules = CleaningRules(),
+) -> CleaningReport:
+    """Write the pairs that `rules` keep, tokenised if they say so, and count the others.
+
+    Works in a stream; both files appear at the end, or neither. Tokens are counted after tokenisation.
+    """
+    counts = dict.fromkeys(("kept", "empty", "too_long", "unequal"), 0)
+    tokenize_source, tokenize_target = (
+        Moses(language).tokenize if language else str
+        for language in (rules.source_language, rules.target_language)
+    )
+    with whole_packed_files(out_source, out_target) as (source_file, target_file):
+        for pair in pairs:
+            if pair.source is None:
+                raise ValueError("there is no source side to clean")
+            source, target = tokenize_source(pair.source), tokenize_target(pair.target)
+            reason = rules.reason_to_drop(source, target)
+            counts[reason or "kept"] += 1
+            if reason is None:
+                source_file.write(line_bytes(source))
+                target_file.write(line_bytes(target))
+    return CleaningReport(**counts)
