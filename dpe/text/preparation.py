@@ -55,6 +55,12 @@ class CleaningReport:
     def dropped(self) -> int:
         return self.empty + self.too_long + self.unequal
 
+    def __str__(self) -> str:
+        return (
+            f"{self.kept:,} pairs kept, {self.dropped:,} dropped: {self.empty:,} with an empty side, "
+            f"{self.too_long:,} too long, {self.unequal:,} of unequal length"
+        )
+
 
 class Moses:
     """Moses' tokenisation of one language, and its inverse, through sacremoses.
