@@ -1,0 +1,1 @@
+"""Objectives, the one training loop, and checkpoints."""

@@ -1,0 +1,128 @@
+"""What a trained model leaves on disk: safetensors and JSON, each file whole or absent, nothing unpickled.
+
+settings.json       what it is: kind, network, training settings, vocabulary, data
+vocab.model         the vocabulary
+model.safetensors   the weights to use (the best on the development text so far)
+last.safetensors    weights, optimiser and position of the last save, from which training goes on
+training.jsonl      the curve
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as safetensors_bytes
+from torch import Tensor, nn
+
+from dpe.errors import UserError
+from dpe.text.files import whole_file
+from dpe.text.vocabulary import Vocabulary
+
+FORMAT = 1
+SETTINGS, VOCABULARY, MODEL, LAST = "settings.json", "vocab.model", "model.safetensors", "last.safetensors"
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """Tensors and a JSON state in one file, so that they can never disagree."""
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with whole_file(path) as file:
+        file.write(safetensors_bytes(content, metadata={"state": json.dumps(state, sort_keys=True)}))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save_tensors` wrote; a damaged file is refused in one sentence."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            state = json.loads((file.metadata() or {}).get("state", "{}"))
+            return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is missing; the training there did not get as far as saving it.") from error
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}); delete it and train again.") from error
+
+
+def save_model(path: Path, model: nn.Module, state: Mapping[str, Any]) -> None:
+    """The weights of a model (tied ones once)."""
+    save_tensors(path, dict(model.named_parameters()), state)
+
+
+def put_weights(model: nn.Module, weights: Mapping[str, Tensor], *, name: str) -> None:
+    """Copy weights into a model; every one must be there and fit."""
+    parameters = dict(model.named_parameters())
+    if parameters.keys() != weights.keys():
+        odd = sorted(parameters.keys() ^ weights.keys())[0]
+        raise UserError(f"{name} is of another network (it differs in {odd}); train again or use its own.")
+    for key, parameter in parameters.items():
+        if parameter.shape != weights[key].shape:
+            raise UserError(f"{name} is of a network of another size (it differs in {key}).")
+        with torch.no_grad():
+            parameter.copy_(weights[key])
+
+
+def average_weights(paths: Iterable[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints, in double precision."""
+    total: dict[str, Tensor] = {}
+    count = 0
+    for path in paths:
+        count += 1
+        for name, tensor in load_tensors(path)[0].items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / count).float() for name, tensor in total.items()}
+
+
+def write_settings(directory: Path, kind: str, settings: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+    """Start a model directory, or check that the one that is there was started in the same way."""
+    wanted = {"format": FORMAT, "kind": kind, "vocabulary": vocabulary.fingerprint, **settings}
+    path = directory / SETTINGS
+    if path.exists():
+        _refuse_other(path, read_settings(directory, kind), json.loads(json.dumps(wanted)))
+        return
+    vocabulary.save(directory / VOCABULARY)
+    with whole_file(path) as file:
+        file.write((json.dumps(wanted, indent=2, sort_keys=True) + "\n").encode())
+
+
+def read_settings(directory: Path, kind: str) -> dict[str, Any]:
+    """The settings of a model directory of this kind (`segmenter`, `translator`)."""
+    path = directory / SETTINGS
+    try:
+        settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{directory} holds no trained {kind} ({SETTINGS} is missing).") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}); train again.") from error
+    if settings.get("kind") != kind:
+        raise UserError(f"{directory} holds a {settings.get('kind')}, not a {kind}.")
+    if settings.get("format") != FORMAT:
+        raise UserError(
+            f"{path} has format {settings.get('format')}, and this version of dpe reads format {FORMAT}."
+        )
+    return settings
+
+
+def _refuse_other(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """One sentence about the first setting that differs."""
+    flat_there, flat_wanted = _flatten(there), _flatten(wanted)
+    for key in sorted(flat_there.keys() | flat_wanted.keys()):
+        old, new = flat_there.get(key), flat_wanted.get(key)
+        if old != new:
+            raise UserError(
+                f"{path.parent} holds a training with other settings ({key} is {old} there and {new} now); "
+                "give another --out, or the same settings to go on with it."
+            )
+
+
+def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{"a": {"b": 1}}` -> `{"a.b": 1}`."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

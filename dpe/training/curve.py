@@ -1,0 +1,45 @@
+"""The training curve as a file of JSON lines, one per record, in the order of the steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpe.text.files import whole_text_file
+
+CURVE = "training.jsonl"
+
+
+def read_curve(path: Path) -> list[dict[str, Any]]:
+    """Every whole record; a last line that a kill cut short is left out."""
+    if not path.exists():
+        return []
+    records = []
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            continue
+    return records
+
+
+class Curve:
+    """Appends records; `rewind` forgets those after the step from which training goes on."""
+
+    def __init__(self, directory: Path, *, active: bool) -> None:
+        self._path = directory / CURVE
+        self._active = active  # only the first process writes
+
+    def rewind(self, step: int) -> None:
+        if not self._active:
+            return
+        kept = [record for record in read_curve(self._path) if record["step"] <= step]
+        with whole_text_file(self._path) as file:
+            file.writelines(json.dumps(record) + "\n" for record in kept)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        if self._active:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")

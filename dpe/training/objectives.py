@@ -1,0 +1,54 @@
+"""What training maximises. Here, and only here, the model meets the dynamic program (the sum).
+
+The marginal likelihood of a sentence is a sum over its words, because no piece crosses a word boundary:
+
+    log p(y | x) = sum over words of log_partition(lattice of the word) + log p(end of sentence)
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from dpe.model.batching import MixedBatch, TranslationBatch
+from dpe.model.edge_scores import DEFAULT_THRESHOLD, edge_scores
+from dpe.model.mixed import MixedTransformer
+from dpe.model.translation import TranslationTransformer
+from dpe.segmentation.dynamic_program import log_partition
+
+
+def batch_edge_scores(
+    model: MixedTransformer, batch: MixedBatch, *, threshold: float = DEFAULT_THRESHOLD
+) -> Tensor:
+    """Log-probability of every edge of the batch's lattices, in the order of `batch.lattice`."""
+    states = model.states(batch.source, batch.source_lengths, batch.characters)  # [sentence, position, width]
+    return edge_scores(
+        states.flatten(0, 1),
+        model.output_weight,
+        batch.lattice.edge_positions,
+        batch.lattice.edge_pieces,
+        excluded=model.excluded_pieces,
+        threshold=threshold,
+    )
+
+
+def marginal_log_likelihood(scores: Tensor, batch: MixedBatch) -> Tensor:
+    """Exact log p(y | x) of every sentence (Alg. 1 over words), from the edge scores.  # [sentence]"""
+    total = scores[batch.lattice.end_edges]
+    for bucket in batch.lattice.buckets:
+        words = log_partition(bucket.scatter(scores), bucket.lengths)  # [word]
+        total = total.index_add(0, batch.lattice.word_sentence[bucket.words], words)
+    return total
+
+
+def label_smoothed_cross_entropy(
+    model: TranslationTransformer, batch: TranslationBatch, *, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Sum over target tokens of the smoothed loss, and of the plain one, in nats."""
+    logits = model.logits(batch.source, batch.source_lengths, batch.target_in)  # [sentence, token, piece]
+    real = batch.target_out != model.pad_id
+    log_probabilities = F.log_softmax(logits[real].float(), dim=-1)  # [token, piece]
+    picked = log_probabilities.gather(1, batch.target_out[real].unsqueeze(1)).squeeze(1)
+    nats = -picked.sum()
+    uniform = -log_probabilities.mean(dim=-1).sum()
+    return (1 - smoothing) * nats + smoothing * uniform, nats.detach()

@@ -1,0 +1,59 @@
+"""Where a training stands, saved in one file with the weights and the optimiser, so that it can go on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from dpe.training.checkpoint import LAST, load_tensors, put_weights, save_tensors
+
+
+@dataclass
+class Position:
+    """Counters of a training."""
+
+    epoch: int = 0  # epochs completed
+    updates: int = 0  # updates done in the epoch under way
+    examples: int = 0  # examples seen in the epoch under way
+    nats: float = 0.0  # loss summed over the epoch under way
+    units: float = 0.0  # characters or tokens it was summed over
+    step: int = 0  # updates in all
+    best: float = float("inf")  # best score so far; lower is better
+    worse_epochs: int = 0  # epochs since then
+    averaged_at: int = -1  # step at which the average was last tried
+    seconds: float = 0.0
+
+
+def save_position(
+    directory: Path, position: Position, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """Write `last.safetensors`."""
+    tensors = {f"model.{name}": parameter for name, parameter in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        moments = optimizer.state.get(parameter)
+        if moments:
+            tensors[f"mean.{name}"] = moments["exp_avg"]
+            tensors[f"square.{name}"] = moments["exp_avg_sq"]
+    save_tensors(directory / LAST, tensors, asdict(position))
+
+
+def load_position(directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Position | None:
+    """Read `last.safetensors` into the model and the optimiser, if it is there."""
+    path = directory / LAST
+    if not path.exists():
+        return None
+    tensors, state = load_tensors(path)
+    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    put_weights(model, weights, name=str(path))
+    position = Position(**state)
+    for name, parameter in model.named_parameters():
+        if f"mean.{name}" in tensors:
+            optimizer.state[parameter] = {
+                "step": torch.tensor(float(position.step), device=parameter.device),
+                "exp_avg": tensors[f"mean.{name}"].to(parameter.device),
+                "exp_avg_sq": tensors[f"square.{name}"].to(parameter.device),
+            }
+    return position

@@ -1,0 +1,143 @@
+"""Training the mixed character-subword transformer on the exact marginal likelihood."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpe.model.batching import MixedBatch, MixedCollator, MixedExample, epoch_batches, shard
+from dpe.model.mixed import MixedTransformer
+from dpe.model.transformer import TransformerSettings
+from dpe.segmentation.dynamic_program import best
+from dpe.text.corpus import ParallelText
+from dpe.text.segmenters import CountSegmenter, Draw
+from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
+from dpe.training.processes import Processes
+
+UNKNOWN_RATE = 0.001  # characters hidden from the decoder, so that the unknown character is trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmenterData:
+    """The text that a segmenter learns from, and how its source is cut."""
+
+    vocabulary: Vocabulary
+    train: ParallelText
+    dev: ParallelText
+    cut_source: CountSegmenter  # drawn anew every epoch
+    cut_dev_source: CountSegmenter
+    max_characters: int = 1000  # longer lines are left out of training
+
+
+def build_mixed(network: TransformerSettings, vocabulary: Vocabulary, *, source: bool) -> MixedTransformer:
+    """An untrained mixed model over a vocabulary."""
+    return MixedTransformer(
+        network,
+        piece_count=len(vocabulary),
+        character_count=len(MixedCollator(vocabulary).characters),
+        pad_id=vocabulary.pad_id,
+        bos_id=vocabulary.bos_id,
+        source=source,
+    )
+
+
+def mixed_example(
+    vocabulary: Vocabulary, number: int, source_pieces: list[str] | None, target: str
+) -> MixedExample:
+    """A line for the mixed model, from its source cut and its target text."""
+    marked = vocabulary.normalize(target)
+    source = None
+    if source_pieces is not None:
+        source = [*vocabulary.piece_ids(source_pieces), vocabulary.eos_id]
+    return MixedExample(line=number, source=source, words=split_words(marked), marked=marked)
+
+
+class SegmenterTask:
+    """What the trainer needs to know of a segmenter."""
+
+    unit = "character"
+
+    def __init__(self, model: MixedTransformer, data: SegmenterData, *, batch: int, seed: int) -> None:
+        self.model, self.data = model, data
+        self.example_count = len(data.train)
+        self.skipped: set[int] = set()
+        self._batch, self._seed = batch, seed
+        self._collator = MixedCollator(data.vocabulary, unknown_rate=UNKNOWN_RATE, seed=seed)
+        self._dev_collator = MixedCollator(data.vocabulary)
+
+    def examples(self, epoch: int) -> Iterator[list[MixedExample]]:
+        return epoch_batches(
+            len(self.data.train),
+            lambda number: self._load(number, epoch),
+            lambda example: example.size,
+            budget=(self._batch, self._batch),
+            seed=self._seed,
+            epoch=epoch,
+        )
+
+    def _load(self, number: int, epoch: int) -> MixedExample | None:
+        """A line with its source cut for this epoch; None, and counted, when it is too long."""
+        source, target = self.data.train[number]
+        if max(len(target), len(source or "")) > self.data.max_characters:
+            self.skipped.add(number)
+            return None
+        pieces = None if source is None else self.data.cut_source.cut(source, Draw(self._seed, epoch, number))
+        return mixed_example(self.data.vocabulary, number, pieces, target)
+
+    def collate(self, examples: list[MixedExample], epoch: int) -> MixedBatch:
+        return self._collator.collate(examples, epoch=epoch)
+
+    def loss(self, batch: MixedBatch) -> tuple[Tensor, float, int]:
+        nats = -marginal_log_likelihood(batch_edge_scores(self.model, batch), batch).sum()
+        return nats, float(nats.detach()), batch.character_count
+
+    @torch.no_grad()
+    def evaluate(self, processes: Processes) -> dict[str, float]:
+        """Exact bits per character, those of the best cut alone, and pieces per word."""
+        self.model.eval()
+        sums = [0.0] * 6
+        for examples in shard(self._dev_examples(), rank=processes.rank, world=processes.world):
+            if examples is not None:
+                batch = self._dev_collator.collate(examples, epoch=0).to(processes.device)
+                sums = [a + b for a, b in zip(sums, self._dev_sums(batch), strict=True)]
+        marginal, map_, pieces, characters, words, unknown = processes.sum_scalars(sums)
+        bits = -marginal / characters / math.log(2)
+        return {
+            "score": bits,
+            "dev_bits": bits,
+            "dev_map_bits": -map_ / characters / math.log(2),
+            "dev_pieces_per_word": pieces / max(words, 1.0),
+            "dev_unknown_characters": unknown,
+        }
+
+    def _dev_examples(self) -> Iterator[list[MixedExample]]:
+        return epoch_batches(
+            len(self.data.dev),
+            self._load_dev,
+            lambda example: example.size,
+            budget=(self._batch, self._batch),
+            seed=0,
+            epoch=0,
+            shuffle=False,
+        )
+
+    def _load_dev(self, number: int) -> MixedExample:
+        source, target = self.data.dev[number]
+        pieces = None if source is None else self.data.cut_dev_source.cut(source)
+        return mixed_example(self.data.vocabulary, number, pieces, target)
+
+    def _dev_sums(self, batch: MixedBatch) -> list[float]:
+        """Log-likelihood, log-probability of the best cuts, their pieces; characters, words, unknowns."""
+        scores = batch_edge_scores(self.model, batch)
+        map_, pieces = float(scores[batch.lattice.end_edges].double().sum()), 0.0
+        for bucket in batch.lattice.buckets:
+            cuts = best(bucket.scatter(scores), bucket.lengths)
+            map_ += float(cuts.scores.double().sum())
+            pieces += float(cuts.boundaries.sum()) - len(bucket.lengths)
+        marginal = float(marginal_log_likelihood(scores, batch).double().sum())
+        return [marginal, map_, pieces, batch.character_count, batch.word_count, batch.unknown_count]

@@ -1,0 +1,95 @@
+"""`train_segmenter`: text and settings in, a directory with a trained segmenter out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dpe.errors import UserError
+from dpe.model.transformer import TransformerSettings
+from dpe.progress import Progress
+from dpe.text.corpus import ParallelText
+from dpe.text.segmenters import BpeDropout, CountSegmenter, OwnCut
+from dpe.text.vocabulary import Vocabulary
+from dpe.training.checkpoint import write_settings
+from dpe.training.position import Position
+from dpe.training.processes import Processes
+from dpe.training.segmenter_task import SegmenterData, SegmenterTask, build_mixed
+from dpe.training.trainer import Stopping, Trainer, TrainingSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmenterSettings:
+    """Everything that makes a segmenter what it is, beside its text and vocabulary."""
+
+    network: TransformerSettings
+    training: TrainingSettings
+    batch: int = 8_000  # padded target characters in a batch
+    source: bool = True  # False: a language model of the target (the paper's LM DPE)
+    source_dropout: float = 0.05  # BPE dropout of the source, drawn anew every epoch
+    max_characters: int = 1_000  # longer lines are left out of training
+
+
+def train_segmenter(
+    out: Path,
+    vocabulary: Vocabulary,
+    train: ParallelText,
+    dev: ParallelText,
+    *,
+    settings: SegmenterSettings,
+    stopping: Stopping,
+    processes: Processes,
+    progress: Progress,
+    save_seconds: float = 300.0,
+) -> Position:
+    """Train, or go on training, the segmenter in `out`."""
+    _refuse_empty(train, dev)
+    described = asdict(settings) | {"data": {"train": _describe(train), "dev": _describe(dev)}}
+    if processes.first:
+        out.mkdir(parents=True, exist_ok=True)
+        write_settings(out, "segmenter", described, vocabulary)
+    processes.wait()
+    data = SegmenterData(
+        vocabulary=vocabulary,
+        train=train,
+        dev=dev,
+        cut_source=source_segmenter(vocabulary, settings.source_dropout),
+        cut_dev_source=OwnCut(vocabulary),
+        max_characters=settings.max_characters,
+    )
+    torch.manual_seed(settings.training.seed)
+    model = build_mixed(settings.network, vocabulary, source=settings.source)
+    task = SegmenterTask(model, data, batch=settings.batch, seed=settings.training.seed)
+    position = Trainer(
+        task,
+        settings.training,
+        stopping,
+        out,
+        processes=processes,
+        progress=progress,
+        save_seconds=save_seconds,
+    ).train()
+    if task.skipped:
+        progress.say(
+            f"{len(task.skipped):,} lines longer than {settings.max_characters:,} characters left out"
+        )
+    return position
+
+
+def source_segmenter(vocabulary: Vocabulary, dropout: float) -> CountSegmenter:
+    """How a source is cut: BPE dropout, or the vocabulary's own cut when there is none."""
+    return BpeDropout(vocabulary, dropout=dropout) if dropout > 0 else OwnCut(vocabulary)
+
+
+def _describe(text: ParallelText) -> dict[str, Any]:
+    """Enough of a text to notice that another one is given."""
+    return {"lines": len(text)}
+
+
+def _refuse_empty(train: ParallelText, dev: ParallelText) -> None:
+    for name, text in (("training", train), ("development", dev)):
+        if len(text) == 0:
+            raise UserError(f"The {name} text has no lines; give files with text.")

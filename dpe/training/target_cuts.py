@@ -1,0 +1,210 @@
+"""How the target of every line is cut in an epoch: by counts line by line, or by a segmenter all at once.
+
+DPE on the fly re-cuts the whole target side whenever the source is re-cut: one pass of the segmenter an
+epoch. The cuts of an epoch are a file in a directory that translators share. Its name is a hash of everything
+that they depend on, so a file that exists is right, whoever made it: a training with another seed of the
+network, or this one before it was killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from dpe.errors import UserError
+from dpe.progress import Progress
+from dpe.text.corpus import TextFile, read_lines
+from dpe.text.segmenters import CountSegmenter, Draw
+from dpe.text.vocabulary import MARKER
+from dpe.training.processes import Processes
+
+# Sets the target's draws apart from the source's: a seed of its own, as `Draw` asks for.
+_TARGET_STREAM = 1 << 40
+_SECONDS_BETWEEN_LOOKS = 0.2
+
+# The pieces of a line's target: (line number, text) -> pieces.
+CutTarget = Callable[[int, str], list[str]]
+
+
+class EpochTargets(Protocol):
+    """Cuts of the target side, epoch by epoch."""
+
+    def start(self, epoch: int) -> CutTarget:
+        """Called once an epoch, before its first line; for a segmenter this is where the epoch is cut."""
+
+    def report(self) -> dict[str, float]:
+        """Numbers about the epoch under way, for the curve."""
+
+
+@dataclass(frozen=True)
+class CountTargets:
+    """A count-based cut; a random one is drawn anew every epoch, apart from the source's draws."""
+
+    segmenter: CountSegmenter
+    seed: int
+
+    def start(self, epoch: int) -> CutTarget:
+        return lambda line, text: self.segmenter.cut(text, Draw(self.seed + _TARGET_STREAM, epoch, line))
+
+    def report(self) -> dict[str, float]:
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cutting:
+    """What the cuts of a segmenter depend on, beside it and the text."""
+
+    dropout: float = 0.0  # BPE dropout of the source; 0 is its plain cut
+    temperature: float | None = None  # draw from the posterior at this temperature; None is the best cut
+    seed: int = 1
+    epoch: int = 0
+
+    @property
+    def is_random(self) -> bool:
+        """Whether another epoch would give other cuts."""
+        return self.dropout > 0 or self.temperature is not None
+
+
+class CorpusCutter(Protocol):
+    """A segmenter and the text that it is to cut; inference has one."""
+
+    fingerprint: str  # of both
+    vocabulary_fingerprint: str
+    has_source: bool
+
+    def cut(self, out: Path, cutting: Cutting) -> None:
+        """Write the pieces of every target line; a killed one goes on where it stopped."""
+
+
+class SegmenterTargets:
+    """Cuts of a segmenter, a file per epoch in `directory`; `work` holds the unpacked one of this epoch.
+
+    With many processes the first one cuts and the others wait for the file.
+    """
+
+    def __init__(
+        self,
+        cutter: CorpusCutter,
+        cutting: Cutting,
+        *,
+        directory: Path,
+        work: Path,
+        processes: Processes,
+        progress: Progress,
+    ) -> None:
+        self._cutter, self._cutting = cutter, cutting
+        self._directory, self._work = directory, work / f"cuts-{processes.rank}"
+        self._processes, self._progress = processes, progress
+        self._text: tuple[Path, TextFile] | None = None
+        self._report: dict[str, float] = {}
+        self._started = time.monotonic()
+
+    def start(self, epoch: int) -> CutTarget:
+        begin = time.monotonic()
+        path = self.path(epoch)
+        with _interruptible():
+            self._make(path, epoch)
+            text = self._open(path)
+        self._report = {"cutting_seconds": round(time.monotonic() - begin, 2)}
+        if self._processes.first:
+            self._report |= self._changes(epoch)
+        self._started = time.monotonic()
+        return lambda line, _: [piece for piece in text[line].split(" ") if piece]
+
+    def report(self) -> dict[str, float]:
+        """Seconds that the epoch was cut and trained, and how many lines and words changed their cut."""
+        return self._report | {"training_seconds": round(time.monotonic() - self._started, 2)}
+
+    def path(self, epoch: int) -> Path:
+        """Where the cuts of an epoch are, or will be."""
+        cutting = self._cutting_of(epoch)
+        described = {"cutter": self._cutter.fingerprint, **asdict(cutting)}
+        key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+        return self._directory / f"{key[:16]}.epoch-{cutting.epoch:03}.pieces.gz"
+
+    def _cutting_of(self, epoch: int) -> Cutting:
+        return replace(self._cutting, epoch=epoch if self._cutting.is_random else 0)
+
+    def _make(self, path: Path, epoch: int) -> None:
+        if not self._processes.first:
+            while not path.exists():
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+        elif not path.exists():
+            with _alone_in(self._directory, self._progress):
+                if not path.exists():  # who held the directory before may have made it
+                    self._progress.say(f"cutting the target side for epoch {epoch + 1}")
+                    self._cutter.cut(path, self._cutting_of(epoch))
+
+    def _open(self, path: Path) -> TextFile:
+        """The cuts by line; what was unpacked for another epoch goes."""
+        if self._text is None or self._text[0] != path:
+            shutil.rmtree(self._work, ignore_errors=True)
+            self._work.mkdir(parents=True)
+            self._text = path, TextFile.open(path, cache=self._work)
+        return self._text[1]
+
+    def _changes(self, epoch: int) -> dict[str, float]:
+        """Against the epoch before, if its cuts are there and are others."""
+        before, after = self.path(epoch - 1), self.path(epoch)
+        if epoch == 0 or before == after or not before.exists():
+            return {}
+        lines, words = changed_shares(before, after)
+        return {"changed_lines": lines, "changed_words": words}
+
+
+def changed_shares(before: Path, after: Path) -> tuple[float, float]:
+    """Which share of the lines, and of the words, are cut differently in two files of pieces."""
+    lines = words = changed_lines = changed_words = 0
+    for one, other in zip(read_lines(before), read_lines(after), strict=True):
+        lines += 1
+        words += one.count(MARKER)
+        if one != other:
+            changed_lines += 1
+            pairs = zip(one.split(f" {MARKER}"), other.split(f" {MARKER}"), strict=False)
+            changed_words += sum(a != b for a, b in pairs)
+    return changed_lines / max(lines, 1), changed_words / max(words, 1)
+
+
+@contextmanager
+def _alone_in(directory: Path, progress: Progress) -> Iterator[None]:
+    """Hold a directory while cutting into it; others who share it wait, and find the work done."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / ".lock").open("w")
+    except OSError as error:
+        raise UserError(f"{directory}: cuts cannot be kept there: {error.strerror}.") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            progress.say(f"waiting for another training that cuts into {directory}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C and a termination stop the cutting at once, which the trainer puts off to the next update.
+
+    Nothing is lost: the training was saved at the end of the epoch before, and cutting goes on where it was.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    wanted = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in wanted}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

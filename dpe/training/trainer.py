@@ -1,0 +1,313 @@
+"""One training loop for both models: accumulation, schedule, checkpoints, resume, many processes.
+
+Every random choice is a function of (seed, epoch, batch): the batches, the cuts and the dropout masks. So a
+run that was killed and started again ends with the weights of one that was not, and N processes make the
+updates of one process that accumulates N times as many batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from dpe.model.batching import prefetch, shard
+from dpe.progress import Progress, duration
+from dpe.training.checkpoint import MODEL, average_weights, put_weights, save_model
+from dpe.training.curve import Curve
+from dpe.training.position import Position, load_position, save_position
+from dpe.training.processes import Processes
+
+_STEPS_A_RECORD = 100  # points of the curve between two epochs
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """How a model is trained. The learning rate rises over `warmup` updates, then falls as 1/sqrt(update)."""
+
+    learning_rate: float = 5e-4
+    warmup: int = 4000
+    clip: float = 1.0  # largest norm of the gradient
+    accumulate: int = 1  # batches whose gradients make one update, in each process
+    seed: int = 1
+    bf16: bool = False  # autocast on a GPU
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """When training ends: at the first of these. May differ between two starts of one training."""
+
+    epochs: int | None = None
+    steps: int | None = None  # updates
+    patience: int | None = None  # epochs without a better score
+    average: int = 1  # epochs whose weights are averaged at the end
+
+
+class Task(Protocol):
+    """What is trained: a model, its batches, its loss, its score on the development text."""
+
+    unit: str  # what losses are divided by: "character", "token"
+    example_count: int
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    def examples(self, epoch: int) -> Iterator[list[Any]]:
+        """The batches of an epoch as lists of examples, in order; the same on every process."""
+
+    def collate(self, examples: list[Any], epoch: int) -> Any:
+        """A batch of tensors, with `to(device)`."""
+
+    def loss(self, batch: Any) -> tuple[Tensor, float, int]:
+        """The sum to minimise (nats), the sum to report (nats), and over how many units they go."""
+
+    def evaluate(self, processes: Processes) -> dict[str, float]:
+        """Scores on the development text; among them `score`, of which lower is better."""
+
+
+class Trainer:
+    """Trains a task into a directory, going on from where it stands there."""
+
+    def __init__(
+        self,
+        task: Task,
+        settings: TrainingSettings,
+        stopping: Stopping,
+        directory: Path,
+        *,
+        processes: Processes,
+        progress: Progress,
+        save_seconds: float = 300.0,
+    ) -> None:
+        self.task, self.settings, self.stopping, self.directory = task, settings, stopping, directory
+        self.processes, self.progress, self.save_seconds = processes, progress, save_seconds
+        self.model = task.model.to(processes.device)
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
+        )
+        self.position = load_position(directory, self.model, self.optimizer) or Position()
+        self.curve = Curve(directory, active=processes.first)
+        self._started = time.monotonic() - self.position.seconds
+
+    def train(self) -> Position:
+        """Train to the end; the weights to use are then in `model.safetensors`."""
+        if self.position.step:
+            self.progress.say(f"going on from step {self.position.step:,} of {self.directory}")
+        self.curve.rewind(self.position.step)
+        with self.progress.live(), _polite_stop() as stop:
+            while not self._finished():
+                complete = self._train_epoch(stop)
+                self._evaluate(complete=complete)
+        if self.stopping.average > 1 and self.position.averaged_at != self.position.step:
+            self._average()
+        return self.position
+
+    def _finished(self) -> bool:
+        position, stopping = self.position, self.stopping
+        return (
+            (stopping.epochs is not None and position.epoch >= stopping.epochs)
+            or (stopping.steps is not None and position.step >= stopping.steps)
+            or (stopping.patience is not None and position.worse_epochs >= stopping.patience)
+        )
+
+    def _train_epoch(self, stop: list[int]) -> bool:
+        """The updates left in this epoch; False when the last step came before its end."""
+        last_save, record = time.monotonic(), _Window(self.position)
+        for batches in self._updates():
+            self._update(batches)
+            self._show(record)
+            if stop:
+                self._save()
+                raise KeyboardInterrupt
+            if self.position.step == self.stopping.steps:
+                return False
+            if time.monotonic() - last_save >= self.save_seconds:
+                self._save()
+                last_save = time.monotonic()
+        return True
+
+    def _updates(self) -> Iterator[list[Any]]:
+        """For each update its batches; None stands where only another process has one."""
+        accumulate, epoch = self.settings.accumulate, self.position.epoch
+        groups = shard(
+            self.task.examples(epoch),
+            rank=self.processes.rank,
+            world=self.processes.world,
+            start=self.position.updates * accumulate,
+        )
+        ready = prefetch(None if group is None else self.task.collate(group, epoch) for group in groups)
+        while batches := list(islice(ready, accumulate)):
+            yield batches
+
+    def _update(self, batches: list[Any]) -> None:
+        """One step of the optimiser, along the gradient of the mean loss over the units of all batches."""
+        position = self.position
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        sums = torch.zeros(3, dtype=torch.float64)  # nats, units, examples
+        for index, batch in enumerate(batches):
+            if batch is not None:
+                sums += torch.tensor(self._backward(batch, index), dtype=torch.float64)
+        nats, units, examples = self.processes.sum_scalars(sums.tolist())
+        self._step(units)
+        position.nats += nats
+        position.units += units
+        position.examples += int(examples)
+        position.updates += 1
+        position.step += 1
+
+    def _backward(self, batch: Any, index: int) -> tuple[float, int, int]:
+        """Add the gradient of one batch. Its dropout masks depend on where it stands, not on who runs it."""
+        settings, position, processes = self.settings, self.position, self.processes
+        number = (position.updates * settings.accumulate + index) * processes.world + processes.rank
+        torch.manual_seed(_seed(settings.seed, position.epoch, number))
+        device = processes.device.type
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=settings.bf16 and device == "cuda"):
+            loss, nats, units = self.task.loss(batch.to(processes.device))
+        loss.backward()  # type: ignore[no-untyped-call]
+        return nats, units, len(batch.lines)
+
+    def _step(self, units: float) -> None:
+        """Divide, clip, and take the step at this step's learning rate."""
+        parameters = list(self.model.parameters())
+        for parameter in parameters:
+            if parameter.grad is None:  # this process had no batch
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        self.processes.sum_gradients(gradients)
+        torch._foreach_div_(gradients, max(units, 1.0))
+        nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._learning_rate(self.position.step + 1)
+        self.optimizer.step()
+
+    def _learning_rate(self, step: int) -> float:
+        """Linear warm-up, then inverse square root."""
+        warmup = max(self.settings.warmup, 1)
+        return self.settings.learning_rate * min(step / warmup, math.sqrt(warmup / step))
+
+    def _evaluate(self, *, complete: bool) -> None:
+        """Score on the development text; keep the best weights; note the curve; save."""
+        position = self.position
+        train_bits = _bits(position.nats, position.units)
+        if complete:
+            position.epoch += 1
+            position.updates, position.examples, position.nats, position.units = 0, 0, 0.0, 0.0
+        scores = self.task.evaluate(self.processes)
+        position.worse_epochs = 0 if scores["score"] < position.best else position.worse_epochs + 1
+        self._keep_if_best(scores)
+        if self.stopping.average > 1 and complete and self.processes.first:
+            save_model(self._epoch_path(position.epoch), self.model, scores)
+            self._epoch_path(position.epoch - self.stopping.average).unlink(missing_ok=True)
+        self._note({"train_bits": train_bits, **scores})
+        self._save()
+        self.processes.wait()
+
+    def _keep_if_best(self, scores: dict[str, float]) -> None:
+        if scores["score"] < self.position.best:
+            self.position.best = scores["score"]
+            if self.processes.first:
+                save_model(self.directory / MODEL, self.model, {"step": self.position.step, **scores})
+
+    def _average(self) -> None:
+        """Try the mean of the last epochs' weights; it becomes the model if it scores better."""
+        epochs = range(self.position.epoch, max(self.position.epoch - self.stopping.average, 0), -1)
+        paths = [path for path in map(self._epoch_path, epochs) if path.exists()]
+        trained = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        put_weights(self.model, average_weights(paths), name="the average")
+        scores = self.task.evaluate(self.processes)
+        self._keep_if_best(scores)
+        self._note({"averaged": len(paths), **scores})
+        put_weights(self.model, trained, name="the model")
+        self.position.averaged_at = self.position.step
+        self._save()
+
+    def _epoch_path(self, epoch: int) -> Path:
+        return self.directory / f"epoch-{epoch:04}.safetensors"
+
+    def _save(self) -> None:
+        self.position.seconds = time.monotonic() - self._started
+        if self.processes.first:
+            save_position(self.directory, self.position, self.model, self.optimizer)
+
+    def _note(self, numbers: dict[str, float]) -> None:
+        """A record of the curve, and the same as a line for the user."""
+        position = self.position
+        seconds = round(time.monotonic() - self._started, 1)
+        self.curve.add({"epoch": position.epoch, "step": position.step, "seconds": seconds, **numbers})
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items() if name != "score")
+        self.progress.say(f"epoch {position.epoch}, step {position.step:,}, {duration(seconds)}: {shown}")
+
+    def _show(self, window: _Window) -> None:
+        """The live line; now and then a record of the curve."""
+        position = self.position
+        bits, speed = window.bits(position), window.speed(position)
+        left = f", {duration(self._seconds_left())} left" if self._share_done() else ""
+        self.progress.update(
+            f"epoch {position.epoch + 1}, step {position.step:,}: {bits:.3f} bits a {self.task.unit}, "
+            f"{speed:,.0f} {self.task.unit}s a second{left}"
+        )
+        if position.step % _STEPS_A_RECORD == 0:
+            record = {"epoch": position.epoch, "step": position.step, "train_bits": bits}
+            self.curve.add(record | {f"{self.task.unit}s_per_second": round(speed)})
+            window.restart(position)
+
+    def _share_done(self) -> float:
+        """How much of the whole training is behind us."""
+        position, stopping = self.position, self.stopping
+        epochs = position.epoch + position.examples / max(self.task.example_count, 1)
+        by_epochs = epochs / stopping.epochs if stopping.epochs else 0.0
+        by_steps = position.step / stopping.steps if stopping.steps else 0.0
+        return max(by_epochs, by_steps)
+
+    def _seconds_left(self) -> float:
+        return (time.monotonic() - self._started) * (1 / self._share_done() - 1)
+
+
+class _Window:
+    """Loss and speed since a point of the epoch."""
+
+    def __init__(self, position: Position) -> None:
+        self.restart(position)
+
+    def restart(self, position: Position) -> None:
+        self._nats, self._units, self._time = position.nats, position.units, time.monotonic()
+
+    def bits(self, position: Position) -> float:
+        return _bits(position.nats - self._nats, position.units - self._units)
+
+    def speed(self, position: Position) -> float:
+        return (position.units - self._units) / max(time.monotonic() - self._time, 1e-9)
+
+
+@contextmanager
+def _polite_stop() -> Iterator[list[int]]:
+    """Ctrl-C or a termination lets the update under way finish and be saved; the list holds the signal."""
+    received: list[int] = []
+    wanted = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda n, _: received.append(n)) for number in wanted}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _bits(nats: float, units: float) -> float:
+    return nats / max(units, 1.0) / math.log(2)
+
+
+def _seed(*numbers: int) -> int:
+    """One seed of several numbers, without patterns."""
+    digest = hashlib.blake2b(" ".join(map(str, numbers)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

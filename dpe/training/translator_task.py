@@ -1,0 +1,143 @@
+"""Training a standard subword transformer on any cut of the text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, epoch_batches
+from dpe.model.transformer import TransformerSettings
+from dpe.model.translation import TranslationTransformer
+from dpe.text.corpus import ParallelText
+from dpe.text.segmenters import CountSegmenter, Draw
+from dpe.text.vocabulary import Vocabulary
+from dpe.training.objectives import label_smoothed_cross_entropy
+from dpe.training.processes import Processes
+from dpe.training.target_cuts import CutTarget, EpochTargets
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslatorData:
+    """The text that a translator learns from, and how both sides are cut.
+
+    The source of a line is cut by the draw (cut_seed, epoch, line), which a segmenter's target cuts know of.
+    """
+
+    vocabulary: Vocabulary
+    train: ParallelText
+    dev: ParallelText
+    cut_source: CountSegmenter
+    targets: EpochTargets
+    cut_dev: CountSegmenter
+    dev_bleu: Callable[[Sequence[str], Sequence[str]], float]  # hypotheses, references
+    cut_seed: int = 1
+    max_tokens: int = 256  # lines with more pieces on a side are left out of training
+
+
+def build_translation(network: TransformerSettings, vocabulary: Vocabulary) -> TranslationTransformer:
+    """An untrained translation model over a vocabulary."""
+    return TranslationTransformer(
+        network,
+        piece_count=len(vocabulary),
+        pad_id=vocabulary.pad_id,
+        bos_id=vocabulary.bos_id,
+        eos_id=vocabulary.eos_id,
+    )
+
+
+class TranslatorTask:
+    """What the trainer needs to know of a translator."""
+
+    unit = "token"
+
+    def __init__(
+        self,
+        model: TranslationTransformer,
+        data: TranslatorData,
+        *,
+        batch: int,
+        seed: int,
+        label_smoothing: float,
+    ) -> None:
+        self.model, self.data = model, data
+        self.example_count = len(data.train)
+        self.skipped: set[int] = set()
+        self._batch, self._seed, self._smoothing = batch, seed, label_smoothing
+        self._dev = [self._dev_example(number) for number in range(len(data.dev))]
+
+    def examples(self, epoch: int) -> Iterator[list[TranslationExample]]:
+        cut_target = self.data.targets.start(epoch)
+        return epoch_batches(
+            len(self.data.train),
+            lambda number: self._load(number, epoch, cut_target),
+            lambda example: example.size,
+            budget=(self._batch, self._batch),
+            seed=self._seed,
+            epoch=epoch,
+        )
+
+    def _load(self, number: int, epoch: int, cut_target: CutTarget) -> TranslationExample | None:
+        """A line with both sides cut for this epoch; None, and counted, when it is too long."""
+        source, target = self.data.train[number]
+        source_pieces = self.data.cut_source.cut(source or "", Draw(self.data.cut_seed, epoch, number))
+        target_pieces = cut_target(number, target)
+        if max(len(source_pieces), len(target_pieces)) > self.data.max_tokens:
+            self.skipped.add(number)
+            return None
+        return self._example(number, source_pieces, target_pieces)
+
+    def _example(self, number: int, source: list[str], target: list[str]) -> TranslationExample:
+        vocabulary = self.data.vocabulary
+        ids = [*vocabulary.piece_ids(source), vocabulary.eos_id]
+        return TranslationExample(line=number, source=ids, target=vocabulary.piece_ids(target))
+
+    def _dev_example(self, number: int) -> TranslationExample:
+        source, target = self.data.dev[number]
+        return self._example(number, self.data.cut_dev.cut(source or ""), self.data.cut_dev.cut(target))
+
+    def collate(self, examples: Sequence[TranslationExample], epoch: int = 0) -> TranslationBatch:
+        vocabulary = self.data.vocabulary
+        return collate_translation(
+            examples, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id, eos_id=vocabulary.eos_id
+        )
+
+    def loss(self, batch: TranslationBatch) -> tuple[Tensor, float, int]:
+        smoothed, nats = label_smoothed_cross_entropy(self.model, batch, smoothing=self._smoothing)
+        return smoothed, float(nats), batch.token_count
+
+    @torch.no_grad()
+    def evaluate(self, processes: Processes) -> dict[str, float]:
+        """BLEU of greedy translations, and bits per token of the reference in the vocabulary's own cut."""
+        report = self.data.targets.report()
+        self.model.eval()
+        nats, tokens = 0.0, 0
+        translations = [""] * len(self._dev)
+        for examples in self._dev_batches():
+            batch = self.collate(examples).to(processes.device)
+            nats += float(label_smoothed_cross_entropy(self.model, batch, smoothing=0.0)[1])
+            tokens += batch.token_count
+            for line, ids in zip(batch.lines, self._greedy(batch), strict=True):
+                translations[line] = self.data.vocabulary.decode_ids(ids)
+        references = [self.data.dev[number].target for number in range(len(self._dev))]
+        bleu = self.data.dev_bleu(translations, references)
+        bits = nats / max(tokens, 1) / math.log(2)
+        return {"score": -bleu, "dev_bleu": bleu, "dev_bits": bits} | report
+
+    def _dev_batches(self) -> Iterator[list[TranslationExample]]:
+        return epoch_batches(
+            len(self._dev),
+            lambda number: self._dev[number],
+            lambda example: example.size,
+            budget=(self._batch, self._batch),
+            seed=0,
+            epoch=0,
+            shuffle=False,
+        )
+
+    def _greedy(self, batch: TranslationBatch) -> list[list[int]]:
+        longest = min(2 * int(batch.source_lengths.max()) + 20, 512)
+        return self.model.greedy(batch.source, batch.source_lengths, max_length=longest)

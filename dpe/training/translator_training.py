@@ -1,0 +1,208 @@
+"""`train_translator`: text, cuts and settings in, a directory with a trained translator out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from dpe.errors import UserError
+from dpe.model.transformer import TransformerSettings
+from dpe.progress import Progress
+from dpe.text.corpus import ParallelText
+from dpe.text.segmenters import CountSegmenter, OwnCut, make_segmenter
+from dpe.text.vocabulary import Vocabulary
+from dpe.training.checkpoint import write_settings
+from dpe.training.position import Position
+from dpe.training.processes import Processes
+from dpe.training.target_cuts import CorpusCutter, CountTargets, Cutting, EpochTargets, SegmenterTargets
+from dpe.training.trainer import Stopping, Trainer, TrainingSettings
+from dpe.training.translator_task import TranslatorData, TranslatorTask, build_translation
+
+SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
+TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
+Bleu = Callable[[Sequence[str], Sequence[str]], float]  # hypotheses, references
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslatorSettings:
+    """Everything that makes a translator what it is, beside its text, vocabulary and segmenter."""
+
+    network: TransformerSettings
+    training: TrainingSettings
+    batch: int = 4_000  # padded tokens of either side in a batch
+    label_smoothing: float = 0.1
+    source_method: SourceMethod = "bpe"
+    target_method: TargetMethod = "bpe"
+    bpe_dropout: float = 0.05  # of the cuts, where a method is bpe-dropout
+    unigram_alpha: float | None = 0.2  # sharpness of the draws, where a method is unigram; None: the best cut
+    unigram_nbest: int = -1  # draw among this many best cuts; -1 is all
+    target_sampling: float | None = None  # dpe draws from the posterior at this temperature; None: the best
+    cut_seed: int = 1  # of all random cuts, apart from the network's seed
+    max_tokens: int = 256  # lines with more pieces on a side are left out of training
+    moses: tuple[str, str] | None = None  # the text is tokenised by Moses' rules for these two languages
+
+    @property
+    def uses_segmenter(self) -> bool:
+        return self.target_method in ("dpe", "dpe-fixed")
+
+
+def train_translator(
+    out: Path,
+    vocabulary: Vocabulary,
+    train: ParallelText,
+    dev: ParallelText,
+    *,
+    settings: TranslatorSettings,
+    stopping: Stopping,
+    processes: Processes,
+    progress: Progress,
+    bleu: Bleu,
+    cutter: CorpusCutter | None = None,
+    cuts: Path | None = None,
+    save_seconds: float = 300.0,
+) -> Position:
+    """Train, or go on training, the translator in `out`.
+
+    `cutter` is the segmenter of dpe and dpe-fixed with the training text; its cuts are kept in `cuts`, which
+    several translators may share.
+    """
+    check_settings(settings, cutter, vocabulary)
+    _refuse_empty(train, dev)
+    if processes.first:
+        out.mkdir(parents=True, exist_ok=True)
+        write_settings(out, "translator", _described(settings, train, dev, cutter), vocabulary)
+    processes.wait()
+    targets = _targets(
+        settings, vocabulary, cutter, out, cuts or out / "cuts", processes=processes, progress=progress
+    )
+    task = _task(vocabulary, train, dev, targets, settings=settings, bleu=bleu)
+    position = Trainer(
+        task,
+        settings.training,
+        stopping,
+        out,
+        processes=processes,
+        progress=progress,
+        save_seconds=save_seconds,
+    ).train()
+    if task.skipped:
+        progress.say(f"{len(task.skipped):,} lines longer than {settings.max_tokens:,} pieces left out")
+    return position
+
+
+def _task(
+    vocabulary: Vocabulary,
+    train: ParallelText,
+    dev: ParallelText,
+    targets: EpochTargets,
+    *,
+    settings: TranslatorSettings,
+    bleu: Bleu,
+) -> TranslatorTask:
+    """An untrained model, its text, and how that is cut."""
+    data = TranslatorData(
+        vocabulary=vocabulary,
+        train=train,
+        dev=dev,
+        cut_source=count_segmenter(settings.source_method, settings, vocabulary),
+        targets=targets,
+        cut_dev=OwnCut(vocabulary),
+        dev_bleu=bleu,
+        cut_seed=settings.cut_seed,
+        max_tokens=settings.max_tokens,
+    )
+    torch.manual_seed(settings.training.seed)
+    return TranslatorTask(
+        build_translation(settings.network, vocabulary),
+        data,
+        batch=settings.batch,
+        seed=settings.training.seed,
+        label_smoothing=settings.label_smoothing,
+    )
+
+
+def check_settings(settings: TranslatorSettings, cutter: CorpusCutter | None, vocabulary: Vocabulary) -> None:
+    """Refuse methods that do not fit each other, the segmenter or the vocabulary, each in one sentence."""
+    methods = settings.source_method, settings.target_method
+    if settings.uses_segmenter and cutter is None:
+        raise UserError(f"The target method {methods[1]} needs a trained segmenter; give --segmenter.")
+    if not settings.uses_segmenter and cutter is not None:
+        raise UserError(
+            f"The target method {methods[1]} uses no segmenter; leave --segmenter out, "
+            "or choose dpe or dpe-fixed."
+        )
+    if cutter is not None and cutter.vocabulary_fingerprint != vocabulary.fingerprint:
+        raise UserError("The segmenter was trained with another vocabulary; give the same --vocab.")
+    if methods == ("unigram", "dpe"):
+        raise UserError(
+            "dpe follows BPE dropout of the source, and its source method here is unigram; "
+            "choose bpe-dropout or bpe, or dpe-fixed as target method."
+        )
+    if settings.target_sampling is not None and methods[1] != "dpe":
+        raise UserError(
+            "Target sampling draws a segmenter's cuts anew every epoch; choose target method dpe."
+        )
+    if settings.target_sampling is not None and not settings.target_sampling > 0:
+        raise UserError(f"Target sampling is {settings.target_sampling}; give a temperature above 0.")
+    if not 0 <= settings.label_smoothing < 1:
+        raise UserError(f"Label smoothing is {settings.label_smoothing}; give a number from 0 to below 1.")
+    for method in set(methods) - {"dpe", "dpe-fixed"}:
+        count_segmenter(method, settings, vocabulary)  # which refuses another type of vocabulary
+
+
+def count_segmenter(method: str, settings: TranslatorSettings, vocabulary: Vocabulary) -> CountSegmenter:
+    """The count-based segmenter of that name with these settings."""
+    return make_segmenter(
+        method,
+        vocabulary,
+        dropout=settings.bpe_dropout,
+        alpha=settings.unigram_alpha,
+        nbest=settings.unigram_nbest,
+    )
+
+
+def _targets(
+    settings: TranslatorSettings,
+    vocabulary: Vocabulary,
+    cutter: CorpusCutter | None,
+    out: Path,
+    cuts: Path,
+    *,
+    processes: Processes,
+    progress: Progress,
+) -> EpochTargets:
+    """How the target side is cut."""
+    if cutter is None:
+        segmenter = count_segmenter(settings.target_method, settings, vocabulary)
+        return CountTargets(segmenter, settings.cut_seed)
+    follows_dropout = (
+        settings.target_method == "dpe" and settings.source_method == "bpe-dropout" and cutter.has_source
+    )
+    cutting = Cutting(
+        dropout=settings.bpe_dropout if follows_dropout else 0.0,
+        temperature=settings.target_sampling,
+        seed=settings.cut_seed,
+    )
+    return SegmenterTargets(
+        cutter, cutting, directory=cuts, work=out / "cache", processes=processes, progress=progress
+    )
+
+
+def _described(
+    settings: TranslatorSettings, train: ParallelText, dev: ParallelText, cutter: CorpusCutter | None
+) -> dict[str, object]:
+    """What `settings.json` holds: enough to notice that something else is given when training goes on."""
+    data = {"train": {"lines": len(train)}, "dev": {"lines": len(dev)}}
+    return asdict(settings) | {"data": data, "cutter": None if cutter is None else cutter.fingerprint}
+
+
+def _refuse_empty(train: ParallelText, dev: ParallelText) -> None:
+    for name, text in (("training", train), ("development", dev)):
+        if len(text) == 0:
+            raise UserError(f"The {name} text has no lines; give files with text.")
+        if text.source is None:
+            raise UserError(f"The {name} text has no source side, and a translator needs one.")
