@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dpe.commands.options import Seed
 from dpe.progress import Progress
 
 if TYPE_CHECKING:
@@ -111,6 +112,35 @@ def compare(
     _show(context, everything, tables, as_json=json, out=out, pictures=pictures)
 
 
+def morphology(
+    context: typer.Context,
+    *,
+    pieces: Annotated[
+        list[Path], typer.Option(metavar="FILE", help="A segmented text; repeat it to compare systems.")
+    ],
+    gold: Annotated[
+        Path, typer.Option(metavar="FILE", help="Lines of word, tab, morphs separated by blanks; may be .gz.")
+    ],
+    format: Format = None,
+    samples: Annotated[int, typer.Option(min=1, help="Resamples of the bootstrap.")] = 1000,
+    seed: Seed = 1,
+    json: AsJson = False,
+    out: OutDirectory = None,
+) -> None:
+    """Score segmentations against gold morphemes: boundaries, whole morphs, exact matches.
+
+    A word is a run of letters and marks. Its ends, and the cut after a lone word marker, do not count.
+    Several systems are also compared on the words that all cut into equally many pieces.
+
+    Example: `dpe morphology --pieces bpe.pieces --pieces dpe.pieces --gold gold.tsv`
+    """
+    from dpe.evaluation.morphology_report import draw_morphology, evaluate_files, morphology_tables
+
+    result = evaluate_files(pieces, gold, format=format, samples=samples, seed=seed)
+    pictures = draw_morphology(result, out) if out else []
+    _show(context, result, morphology_tables(result), as_json=json, out=out, pictures=pictures)
+
+
 def diagnose(
     context: typer.Context,
     *,
@@ -126,22 +156,18 @@ def diagnose(
 
     Example: `dpe diagnose --jsonl test.jsonl --gold gold.tsv --train-counts train.fi`
     """
-    from dpe.evaluation.diagnostics import (
-        diagnose,
-        diagnostics_tables,
-        draw_diagnostics,
-        read_posteriors,
-    )
+    from dpe.evaluation import diagnostics
     from dpe.evaluation.morphology import read_gold
     from dpe.evaluation.segmented_text import count_words
 
-    result = diagnose(
-        read_posteriors(posteriors),
+    result = diagnostics.diagnose(
+        diagnostics.read_posteriors(posteriors),
         gold=read_gold(gold) if gold else None,
         train_counts=count_words(train_counts) if train_counts else None,
     )
-    pictures = draw_diagnostics(result, out) if out else []
-    _show(context, result, diagnostics_tables(result), as_json=json, out=out, pictures=pictures)
+    pictures = diagnostics.draw_diagnostics(result, out) if out else []
+    tables = diagnostics.diagnostics_tables(result)
+    _show(context, result, tables, as_json=json, out=out, pictures=pictures)
 
 
 def _show(

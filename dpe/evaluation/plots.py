@@ -1,0 +1,161 @@
+"""Figures, by matplotlib, in colours that colour-blind people can tell apart (Okabe and Ito's).
+
+Each function takes numbers and a path without suffix, and writes a PNG and an SVG there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpe.text.files import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
+COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "osD^vPX"  # with the colours, so that lines are told apart in print too
+
+
+def draw_training_curve(curve: Path, picture: Path) -> None:
+    """Bits per character (or token) against the step, in training and on the development text."""
+    records: list[dict[str, Any]] = [json.loads(line) for line in curve.read_text().splitlines()]
+    figure, axes = _new_figure(xlabel="step", ylabel="bits")
+    for key, colour, marker in (("train_bits", BLUE, "."), ("dev_bits", ORANGE, "o")):
+        points = [(record["step"], record[key]) for record in records if key in record]
+        if points:
+            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=key.replace("_", ", "))
+    axes.legend()
+    axes.grid(alpha=0.3)
+    with whole_file(picture) as file:
+        figure.savefig(file, format="png", dpi=150)
+
+
+def draw_bars(
+    labels: Sequence[str],
+    heights: Mapping[str, Sequence[float]],
+    path: Path,
+    *,
+    xlabel: str,
+    ylabel: str,
+    errors: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+) -> list[Path]:
+    """Groups of bars, one group per label, one bar in each per series; `errors` are lower and upper ends."""
+    figure, axes = _new_figure(xlabel=xlabel, ylabel=ylabel)
+    width = 0.8 / len(heights)
+    for number, (name, values) in enumerate(heights.items()):
+        places = [at + (number - (len(heights) - 1) / 2) * width for at in range(len(labels))]
+        axes.bar(places, values, width * 0.92, color=COLOURS[number % len(COLOURS)], label=name)
+        if errors is not None:
+            ends = zip(values, errors[name], strict=True)
+            reach = [(value - low, high - value) for value, (low, high) in ends]
+            axes.errorbar(
+                places, values, yerr=list(zip(*reach, strict=True)), fmt="none", ecolor="black", capsize=2
+            )
+    axes.set_xticks(range(len(labels)), labels)
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    _add_legend(figure, axes, len(heights))
+    return _save(figure, path)
+
+
+def draw_lines(
+    labels: Sequence[str],
+    heights: Mapping[str, Sequence[float]],
+    path: Path,
+    *,
+    xlabel: str,
+    ylabel: str,
+) -> list[Path]:
+    """One line with marked points per series over named places, as BLEU over bins of length."""
+    figure, axes = _new_figure(xlabel=xlabel, ylabel=ylabel)
+    for number, (name, values) in enumerate(heights.items()):
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        axes.plot(range(len(labels)), values, color=colour, marker=marker, label=name)
+    axes.set_xticks(range(len(labels)), labels)
+    axes.grid(alpha=0.3)
+    _add_legend(figure, axes, len(heights))
+    return _save(figure, path)
+
+
+def draw_histograms(
+    histograms: Mapping[str, Mapping[int, int]], path: Path, *, xlabel: str, ylabel: str
+) -> list[Path]:
+    """Outlines of several histograms of whole numbers, as shares, up to where 99.9 % of all lie."""
+    figure, axes = _new_figure(xlabel=xlabel, ylabel=ylabel)
+    last = max(_quantile(histogram, 0.999) for histogram in histograms.values())
+    for number, (name, histogram) in enumerate(histograms.items()):
+        total = max(sum(histogram.values()), 1)
+        shares = [histogram.get(value, 0) / total for value in range(last + 1)]
+        edges = [value - 0.5 for value in range(last + 2)]
+        colour, style = COLOURS[number % len(COLOURS)], ("-", "--", ":", "-.")[number % 4]
+        axes.stairs(shares, edges, color=colour, linestyle=style, linewidth=1.8, label=name)
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    _add_legend(figure, axes, len(histograms))
+    return _save(figure, path)
+
+
+def draw_reliability(points: Sequence[tuple[float, float, int]], path: Path) -> list[Path]:
+    """Calibration: (mean probability, share that is true, count) of each bin against the diagonal."""
+    from matplotlib.patheffects import withStroke  # noqa: PLC0415
+
+    figure, axes = _new_figure(
+        xlabel="probability of a boundary", ylabel="share that is a gold boundary", size=(5.0, 5.0)
+    )
+    axes.plot([0, 1], [0, 1], color="grey", linestyle=":", label="perfectly calibrated")
+    axes.plot(
+        [x for x, _, _ in points], [y for _, y, _ in points], color=BLUE, marker="o", label="this segmenter"
+    )
+    outline = [withStroke(linewidth=3, foreground="white")]  # over the line, so that numbers can be read
+    for x, y, count in points:
+        axes.annotate(
+            f"{count:,}", (x, y), xytext=(0, 7), textcoords="offset points",
+            fontsize=7, ha="center", path_effects=outline,
+        )  # fmt: skip
+    axes.set(xlim=(-0.08, 1.08), ylim=(-0.08, 1.08), aspect="equal")
+    axes.grid(alpha=0.3)
+    _add_legend(figure, axes, 2)
+    return _save(figure, path)
+
+
+def _new_figure(*, xlabel: str, ylabel: str, size: tuple[float, float] = (6.4, 4.0)) -> tuple[Figure, Axes]:
+    import matplotlib as mpl  # noqa: PLC0415  (slow to import, and needed at the end only)
+
+    mpl.use("Agg")
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    mpl.rcParams["svg.hashsalt"] = "dpe"  # equal figures are equal files
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.add_subplot(xlabel=xlabel, ylabel=ylabel)
+
+
+def _add_legend(figure: Figure, axes: Axes, series: int) -> None:
+    """Above the axes, where it hides nothing; long names go one below the other."""
+    handles, names = axes.get_legend_handles_labels()
+    columns = series if sum(len(name) + 6 for name in names) < 70 else 1
+    figure.legend(handles, names, loc="outside upper center", ncols=columns, frameon=False)
+
+
+def _save(figure: Figure, path: Path) -> list[Path]:
+    """Write `path` with .png and with .svg, and say where they are."""
+    pictures = [path.with_name(f"{path.name}.{suffix}") for suffix in ("png", "svg")]
+    for picture in pictures:
+        suffix = picture.suffix[1:]
+        with whole_file(picture) as file:
+            figure.savefig(file, format=suffix, dpi=150, metadata={"Date": None} if suffix == "svg" else None)
+    return pictures
+
+
+def _quantile(histogram: Mapping[int, int], share: float) -> int:
+    """The smallest value that this share of a histogram does not exceed."""
+    wanted, reached = share * sum(histogram.values()), 0
+    for value in sorted(histogram):
+        reached += histogram[value]
+        if reached >= wanted:
+            return value
+    return 0

@@ -1,0 +1,117 @@
+"""Translations against a reference, as `dpe evaluate` shows them: scores, tests, BLEU by length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from dpe.evaluation.plots import draw_lines
+from dpe.evaluation.scores import (
+    LengthBin,
+    Scores,
+    Significance,
+    Summary,
+    bleu_by_length,
+    paired_bootstrap,
+    read_reference,
+    read_translations,
+    score,
+    summarise,
+)
+from dpe.evaluation.tables import Table
+
+MEAN = "mean of seeds"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The outputs of one system's seeds, the baselines, and what sets them apart."""
+
+    hypotheses: list[Scores]
+    summary: Summary
+    baselines: list[Scores]
+    significance: list[Significance]
+    by_length: list[LengthBin]
+
+
+def evaluate_files(
+    hypotheses: Sequence[Path], reference: Path, baselines: Sequence[Path] = (), *, by_length: bool = False
+) -> Evaluation:
+    """Score files. Several hypotheses are seeds of one system; each baseline is a system of its own."""
+    lines = read_reference(reference)
+    outputs = read_translations([*hypotheses, *baselines], lines, reference)
+    seeds, others = outputs[: len(hypotheses)], outputs[len(hypotheses) :]
+    scores = [score(one, lines) for one in seeds]
+    return Evaluation(
+        hypotheses=scores,
+        summary=summarise(scores),
+        baselines=[score(one, lines) for one in others],
+        significance=[test for baseline in others for test in paired_bootstrap(seeds, baseline, lines)],
+        by_length=bleu_by_length(outputs, lines) if by_length else [],
+    )
+
+
+def evaluation_tables(evaluation: Evaluation) -> list[Table]:
+    """Scores with signatures, then the tests, then BLEU by length, as far as there are any."""
+    tables = [_scores_table(evaluation)]
+    if evaluation.significance:
+        tables.append(_significance_table(evaluation.significance))
+    if evaluation.by_length:
+        tables.append(_length_table(evaluation))
+    return tables
+
+
+def draw_bleu_by_length(evaluation: Evaluation, directory: Path) -> list[Path]:
+    """The paper's last figure: BLEU over the length of the reference; seeds are shown by their mean."""
+    labels = [f"{part.label}\n{part.lines:,}" for part in evaluation.by_length]
+    return draw_lines(
+        labels,
+        _lengths_by_system(evaluation),
+        directory / "bleu-by-length",
+        xlabel="words in the reference, and number of lines",
+        ylabel="BLEU",
+    )
+
+
+def _scores_table(evaluation: Evaluation) -> Table:
+    rows = [[one.name, f"{one.bleu:.2f}", f"{one.chrf:.2f}"] for one in evaluation.hypotheses]
+    summary = evaluation.summary
+    if summary.bleu_deviation is not None and summary.chrf_deviation is not None:
+        bleu = f"{summary.bleu:.2f} ± {summary.bleu_deviation:.2f}"
+        rows.append([MEAN, bleu, f"{summary.chrf:.2f} ± {summary.chrf_deviation:.2f}"])
+    rows += [[f"{one.name} (baseline)", f"{one.bleu:.2f}", f"{one.chrf:.2f}"] for one in evaluation.baselines]
+    first = evaluation.hypotheses[0]
+    note = f"BLEU: {first.bleu_signature}\nchrF2: {first.chrf_signature}"
+    return Table("Scores", ["system", "BLEU", "chrF2"], rows, frozenset({"system"}), note)
+
+
+def _significance_table(tests: Sequence[Significance]) -> Table:
+    columns = ["system", "baseline", "metric", "difference", "p"]
+    rows = [
+        [test.name, test.baseline, test.metric, f"{test.difference:+.2f}", f"{test.p_value:.4f}"]
+        for test in tests
+    ]
+    signatures = {test.metric: test.signature for test in tests}
+    note = "\n".join(f"{metric}: {signature}" for metric, signature in signatures.items())
+    return Table("Paired bootstrap", columns, rows, frozenset({"system", "baseline", "metric"}), note)
+
+
+def _length_table(evaluation: Evaluation) -> Table:
+    systems = _lengths_by_system(evaluation)
+    rows = [
+        [part.label, f"{part.lines:,}", *(f"{values[number]:.2f}" for values in systems.values())]
+        for number, part in enumerate(evaluation.by_length)
+    ]
+    columns = ["words in the reference", "lines", *systems]
+    return Table("BLEU by length", columns, rows, frozenset({"words in the reference"}))
+
+
+def _lengths_by_system(evaluation: Evaluation) -> dict[str, list[float]]:
+    """BLEU in each bin: of the hypothesis, or the mean of its seeds, and of each baseline."""
+    bins = evaluation.by_length
+    seeds = [one.name for one in evaluation.hypotheses]
+    name = seeds[0] if len(seeds) == 1 else MEAN
+    systems = {name: [fmean(part.bleu[seed] for seed in seeds) for part in bins]}
+    return systems | {one.name: [part.bleu[one.name] for part in bins] for one in evaluation.baselines}

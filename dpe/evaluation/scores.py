@@ -1,0 +1,186 @@
+"""BLEU and chrF2 by sacreBLEU, with signatures, over seeds, by length, and tested against baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import cast
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest, Result
+
+from dpe.errors import UserError
+from dpe.text.corpus import read_lines
+
+BOOTSTRAP_SAMPLES = 1000
+LENGTH_LIMITS = (10, 20, 30, 40, 50)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A system's output by name, line for line beside the reference."""
+
+    name: str
+    lines: list[str]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One output against the reference."""
+
+    name: str
+    bleu: float
+    chrf: float
+    bleu_signature: str
+    chrf_signature: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Several seeds: the mean, and the standard deviation of a sample (n - 1); none of a single seed."""
+
+    seeds: int
+    bleu: float
+    bleu_deviation: float | None
+    chrf: float
+    chrf_deviation: float | None
+
+
+@dataclass(frozen=True)
+class Significance:
+    """sacreBLEU's paired bootstrap of one output against one baseline, for one metric.
+
+    `difference` is the output's score minus the baseline's; `p_value` is two-sided. Equal scores have
+    p 1, where sacreBLEU, which cannot resample a difference of nothing, would call them significant.
+    """
+
+    name: str
+    baseline: str
+    metric: str
+    difference: float
+    p_value: float
+    signature: str
+
+
+@dataclass(frozen=True)
+class LengthBin:
+    """Corpus BLEU over the lines whose reference has `shortest` to `longest` words; None is no limit."""
+
+    shortest: int
+    longest: int | None
+    lines: int
+    bleu: dict[str, float]  # by system
+
+    @property
+    def label(self) -> str:
+        return f"over {self.shortest - 1}" if self.longest is None else f"{self.shortest}-{self.longest}"
+
+
+def read_translations(
+    paths: Sequence[Path], reference: Sequence[str], reference_path: Path
+) -> list[Translation]:
+    """Outputs named by their files, short where that is enough; each must have the reference's length."""
+    translations = []
+    for path, name in zip(paths, short_names(paths), strict=True):
+        lines = list(read_lines(path))
+        if len(lines) != len(reference):
+            raise UserError(
+                f"{path} has {len(lines)} lines but {reference_path} has {len(reference)}; "
+                "a translation needs one line for each of the reference."
+            )
+        translations.append(Translation(name, lines))
+    return translations
+
+
+def read_reference(path: Path) -> list[str]:
+    """The reference; one without lines cannot be scored against."""
+    lines = list(read_lines(path))
+    if not lines:
+        raise UserError(f"{path} is empty; give the reference translation.")
+    return lines
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """File names where they differ, else whole paths."""
+    names = [path.name for path in paths]
+    return names if len(set(names)) == len(names) else [str(path) for path in paths]
+
+
+def score(translation: Translation, reference: Sequence[str]) -> Scores:
+    """BLEU and chrF2 as sacreBLEU defines them by default."""
+    bleu, chrf = BLEU(), CHRF()
+    bleu_score = bleu.corpus_score(translation.lines, [list(reference)]).score
+    chrf_score = chrf.corpus_score(translation.lines, [list(reference)]).score
+    return Scores(
+        translation.name, bleu_score, chrf_score, str(bleu.get_signature()), str(chrf.get_signature())
+    )
+
+
+def summarise(scores: Sequence[Scores]) -> Summary:
+    """Mean and standard deviation over the outputs of several seeds."""
+    bleu, chrf = [one.bleu for one in scores], [one.chrf for one in scores]
+    several = len(scores) > 1
+    return Summary(
+        seeds=len(scores),
+        bleu=fmean(bleu),
+        bleu_deviation=stdev(bleu) if several else None,
+        chrf=fmean(chrf),
+        chrf_deviation=stdev(chrf) if several else None,
+    )
+
+
+def paired_bootstrap(
+    translations: Sequence[Translation],
+    baseline: Translation,
+    reference: Sequence[str],
+    *,
+    samples: int = BOOTSTRAP_SAMPLES,
+) -> list[Significance]:
+    """Test each output against the baseline on the same resampled lines.
+
+    sacreBLEU's seed is fixed (12345, or the environment's SACREBLEU_SEED), so the p-values repeat.
+    """
+    systems: list[tuple[str, Sequence[str]]] = [(one.name, one.lines) for one in (baseline, *translations)]
+    metrics = {"BLEU": BLEU(), "chrF2": CHRF()}
+    test = PairedTest(systems, metrics, [list(reference)], test_type="bs", n_samples=samples)
+    signatures, found = test()
+    results = cast(dict[str, list[Result]], found)  # its column of names is not asked for
+    return [
+        Significance(
+            name=translation.name,
+            baseline=baseline.name,
+            metric=metric,
+            difference=result.score - results[metric][0].score,
+            p_value=cast(float, result.p_value) if result.score != results[metric][0].score else 1.0,
+            signature=str(signatures[metric]),
+        )
+        for metric in metrics
+        for translation, result in zip(translations, results[metric][1:], strict=True)
+    ]
+
+
+def bleu_by_length(
+    translations: Sequence[Translation], reference: Sequence[str], limits: Sequence[int] = LENGTH_LIMITS
+) -> list[LengthBin]:
+    """BLEU of each output over lines of similar length: words, between blanks, of the reference.
+
+    Bins without a line are left out. A corpus score of few lines is noisy: show `lines` beside it.
+    """
+    bins = []
+    for before, longest in zip((-1, *limits), (*limits, None), strict=True):
+        numbers = [
+            number
+            for number, line in enumerate(reference)
+            if before < len(line.split()) and (longest is None or len(line.split()) <= longest)
+        ]
+        if numbers:
+            wanted = [reference[number] for number in numbers]
+            bleu = {
+                one.name: BLEU().corpus_score([one.lines[number] for number in numbers], [wanted]).score
+                for one in translations
+            }
+            bins.append(LengthBin(max(before + 1, 1), longest, len(numbers), bleu))
+    return bins

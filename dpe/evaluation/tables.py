@@ -1,0 +1,75 @@
+"""Tables on standard output: drawn on a terminal, plain aligned text elsewhere; and results as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as DrawnTable
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as they are shown. Columns named in `left` are aligned left, all others right."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: frozenset[str] = frozenset()
+    note: str = ""
+
+
+def print_tables(tables: Iterable[Table]) -> None:
+    """Show tables, one after the other, with an empty line between."""
+    for number, table in enumerate(tables):
+        if number:
+            print()
+        if sys.stdout.isatty():
+            Console(highlight=False).print(_drawn(table), *([Text(table.note)] if table.note else []))
+        else:
+            print(plain(table))
+
+
+def plain(table: Table) -> str:
+    """A table as text whose columns line up, also where characters are wide or combining."""
+    cells = [list(table.columns), *(list(row) for row in table.rows)]
+    widths = [max(cell_len(cell) for cell in column) for column in zip(*cells, strict=True)]
+    is_left = [column in table.left for column in table.columns]
+    lines = [
+        "  ".join(
+            _padded(cell, width, left=left) for cell, width, left in zip(row, widths, is_left, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join([table.title, *lines, *([table.note] if table.note else [])])
+
+
+def to_json(result: Any) -> str:
+    """A result (dataclasses, lists, mappings) as JSON; keys that are no text become text."""
+    return json.dumps(result, default=dataclasses.asdict, ensure_ascii=False, indent=2)
+
+
+def percent(share: float) -> str:
+    """`43.2 %`."""
+    return f"{100 * share:.1f} %"
+
+
+def _drawn(table: Table) -> DrawnTable:
+    drawn = DrawnTable(title=Text(table.title), title_justify="left")
+    for column in table.columns:
+        drawn.add_column(Text(column), justify="left" if column in table.left else "right")
+    for row in table.rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    return drawn
+
+
+def _padded(cell: str, width: int, *, left: bool) -> str:
+    space = " " * (width - cell_len(cell))
+    return cell + space if left else space + cell

@@ -1,0 +1,204 @@
+"""Disagreements counted by hand and by brute force; statistics against their definitions."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2_contingency
+
+from dpe.errors import UserError
+from dpe.evaluation.comparison import BAND_LABELS, BANDS, PairCounts, band_label, compare, most_frequent_cut
+from dpe.evaluation.comparison_report import compare_files, comparison_tables, draw_comparison
+from dpe.evaluation.contexts import count_ways, describe_varying_words, log_likelihood_ratio, most_varying
+from dpe.evaluation.segmented_text import CutWord, LinePair, read_cut_tokens, words_with_cuts
+from dpe.evaluation.statistics import collect_statistics, renyi_efficiency
+
+
+def cut_words(line: str) -> list[CutWord]:
+    return list(words_with_cuts(line.split()))
+
+
+def pairs(a: list[str], b: list[str]) -> list[LinePair]:
+    return [LinePair(cut_words(left), cut_words(right)) for left, right in zip(a, b, strict=True)]
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+A = ["▁the ▁car ts ▁of ▁the ▁f illed", "▁car ts ▁car t s", "▁f illed ▁dog s .", "▁dog s"]
+B = ["▁the ▁cart s ▁of ▁the ▁fill ed", "▁cart s ▁cart s", "▁f illed ▁dog s .", "▁dog s"]
+
+
+def test_a_small_text_by_hand() -> None:
+    found = compare(PairCounts.of(pairs(A, B)))
+    assert [str(one) for one in found.top] == ["carts: car+ts / cart+s"]
+    carts = found.top[0]
+    assert (carts.frequency, carts.tokens, carts.different_tokens) == (3, 3, 3)
+    # filled: f+illed twice on one side; fill+ed and f+illed once each on the other, a tie, which
+    # goes to the earlier cut, so the type agrees while one token does not.
+    assert (found.types, found.different_types) == (5, 1)
+    assert (found.tokens, found.different_tokens) == (10, 4)
+    assert found.pieces_per_word_a == pytest.approx((3 + 2 + 2 + 3 + 2 * 2 + 2 * 2) / 10)
+    assert found.pieces_per_word_b == pytest.approx((3 + 3 * 2 + 2 * 2 + 2 * 2) / 10)
+    assert [(band.label, band.types, band.tokens) for band in found.bands] == [
+        ("1", 1, 1), ("2", 3, 6), ("3-5", 1, 3),
+    ]  # fmt: skip
+    assert [band.token_share for band in found.bands] == pytest.approx([0, 1 / 6, 1])
+    assert [band.type_share for band in found.bands] == pytest.approx([0, 0, 1])
+
+
+def test_training_counts_set_frequency_and_order() -> None:
+    a = ["▁aa ▁b b ▁cc ▁cc"]
+    b = ["▁a a ▁bb ▁c c ▁c c"]
+    assert [one.word for one in compare(PairCounts.of(pairs(a, b))).top] == ["cc", "aa", "bb"]
+    found = compare(PairCounts.of(pairs(a, b)), train_counts={"bb": 500, "aa": 2}, top=2)
+    assert [(one.word, one.frequency) for one in found.top] == [("bb", 500), ("aa", 2)]
+    assert [band.label for band in found.bands] == ["0", "2", "over 100"]
+
+
+def random_text(rng: random.Random) -> tuple[list[str], list[str]]:
+    """One text cut at random twice, with few words so that they repeat."""
+    words = ["talo", "talossa", "kissa", "on", "kissat"]
+    sides: tuple[list[str], list[str]] = ([], [])
+    for _ in range(30):
+        line = rng.choices(words, weights=[1, 2, 4, 8, 16], k=4)
+        for side in sides:
+            side.append(" ".join("▁" + "".join(c + " " * (rng.random() < 0.2) for c in w) for w in line))
+    return sides
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_equal_a_recount_over_tokens(seed: int) -> None:
+    a, b = random_text(random.Random(seed))
+    tokens = [pair for line in pairs(a, b) for pair in zip(line.a, line.b, strict=True)]
+    found = compare(PairCounts.of(pairs(a, b)), top=1000)
+    counts = Counter(left.word for left, _ in tokens)
+    assert found.different_tokens == sum(left != right for left, right in tokens)
+    assert found.types == len(counts)
+    for band in found.bands:
+        members = [(left, right) for left, right in tokens if band_label(counts[left.word]) == band.label]
+        assert band.tokens == len(members)
+        assert band.different_tokens == sum(left != right for left, right in members)
+    for one in found.top:
+        ways = Counter(str(right) for left, right in tokens if left.word == one.word)
+        assert ways[one.b] == max(ways.values())
+        assert one.a != one.b
+    assert found.different_types == len(found.top) == sum(band.different_types for band in found.bands)
+
+
+@pytest.mark.parametrize(
+    ("frequency", "label"),
+    [(0, "0"), (1, "1"), (2, "2"), (3, "3-5"), (5, "3-5"), (6, "6-10"), (10, "6-10"), (11, "11-20"),
+     (20, "11-20"), (21, "21-100"), (100, "21-100"), (101, "over 100"), (10**9, "over 100")],
+)  # fmt: skip
+def test_bands(frequency: int, label: str) -> None:
+    assert band_label(frequency) == label
+    assert len(set(BAND_LABELS)) == len(BANDS)
+
+
+def test_ties_go_to_fewer_pieces_then_to_the_earlier_cut() -> None:
+    cuts = {frozenset({1, 2}): 3, frozenset({4}): 3, frozenset({3}): 3, frozenset[int](): 2}
+    assert most_frequent_cut(cuts) == {3}
+
+
+def test_renyi_efficiency_of_known_distributions() -> None:
+    assert renyi_efficiency([7, 7, 7]) == pytest.approx(1)
+    assert renyi_efficiency([7, 7, 7], vocabulary_size=9) == pytest.approx(0.5)
+    by_hand = math.log(0.5**2.5 + 2 * 0.25**2.5) / (1 - 2.5) / math.log(3)
+    assert renyi_efficiency([2, 1, 1]) == pytest.approx(by_hand)
+    collision = -math.log2(0.5**2 + 2 * 0.25**2) / math.log2(3)  # order 2 is the collision entropy
+    assert renyi_efficiency([2, 1, 1], alpha=2) == pytest.approx(collision)
+    assert renyi_efficiency([5]) == 1
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 1000), min_size=2, max_size=20))
+def test_renyi_entropy_falls_with_its_order_and_tends_to_shannons(counts: list[int]) -> None:
+    shares = [count / sum(counts) for count in counts]
+    shannon = -sum(share * math.log(share) for share in shares) / math.log(len(shares))
+    assert renyi_efficiency(counts, alpha=1.0001) == pytest.approx(shannon, abs=1e-3)
+    assert renyi_efficiency(counts) <= shannon + 1e-9
+
+
+def test_statistics_by_hand() -> None:
+    found = collect_statistics([["▁cart", "s", "▁of"], [], ["▁", "xyz", "s", "▁of", "▁of"]])
+    assert (found.lines, found.words, found.pieces) == (3, 5, 8)
+    assert found.fertility == pytest.approx(8 / 5)
+    assert (found.distinct, found.used_once) == (5, 3)
+    assert found.covering == 5  # 3 + 2 + 1 + 1 pieces are 87.5 %
+    assert found.piece_lengths == {0: 1, 1: 2, 2: 3, 3: 1, 4: 1}
+    assert found.line_lengths == {0: 1, 3: 1, 5: 1}
+    assert found.characters_per_piece == pytest.approx(15 / 8)
+    lengths = found.pieces_per_line
+    assert (lengths.mean, lengths.median, lengths.longest) == pytest.approx((8 / 3, 3, 5))
+    assert found.renyi_efficiency == pytest.approx(renyi_efficiency([1, 2, 3, 1, 1]))
+
+
+def test_words_cut_in_several_ways_and_the_source_words_that_go_with_them() -> None:
+    lines = ["▁cut s ▁x", "▁cut s ▁x", "▁cuts ▁x", "▁cut s", "▁cuts ▁y y", "▁yy"]
+    sources = ["er schneidet.", "sie schneidet es", "die Schnitte", "Er schneidet", "drei Schnitte", "so"]
+    ways = count_ways(map(cut_words, lines))
+    words = most_varying(ways)
+    assert words == ["cuts", "yy"]
+    both = [(cut_words(line), source) for line, source in zip(lines, sources, strict=True)]
+    assert describe_varying_words(words, ways, both)[0].ways[0].clues == []  # too few lines to tell
+    ways = count_ways(map(cut_words, lines * 3))
+    cuts, _ = describe_varying_words(words, ways, both * 3)
+    assert [(way.cut, way.count) for way in cuts.ways] == [("cut+s", 9), ("cuts", 6)]
+    clue = cuts.ways[0].clues[0]
+    assert (clue.word, clue.share, clue.share_elsewhere) == ("schneidet", 1, 0)
+    assert cuts.ways[1].clues[0].word == "Schnitte"
+    assert cuts.ways[1].examples == ["die Schnitte", "drei Schnitte"]
+    assert describe_varying_words(words, ways)[0].ways[0].clues == []
+
+
+def test_log_likelihood_ratio_is_the_g_statistic_of_the_table() -> None:
+    for count, lines, other_count, other_lines in ((3, 4, 1, 7), (2, 2, 0, 5), (2, 4, 5, 10)):
+        table = [[count, lines - count], [other_count, other_lines - other_count]]
+        g = chi2_contingency(table, correction=False, lambda_="log-likelihood").statistic
+        assert log_likelihood_ratio(count, lines, other_count, other_lines) == pytest.approx(g, abs=1e-9)
+
+
+def test_punctuation_is_no_second_way(tmp_path: Path) -> None:
+    """What cuts `cuts` and `(cuts` differently, as BPE may, does not vary; what cuts `cuts` twice does."""
+    steady = write(tmp_path / "steady", "▁cut s ▁( cu ts", "▁cut s", "▁( cu ts", "▁ cuts")
+    varying = write(tmp_path / "varying", "▁cut s ▁( cu ts", "▁cu ts", "▁( cu ts", "▁cuts")
+    assert count_ways(read_cut_tokens(write(tmp_path / "two", "▁cut s ▁( cu ts", "▁cut s"))) == {}
+    assert dict(count_ways(read_cut_tokens(steady))) == {"cuts": {frozenset({3}): 2, frozenset(): 1}}
+    assert list(count_ways(read_cut_tokens(varying))) == ["cuts"]
+
+
+def test_files_become_tables_and_figures(tmp_path: Path) -> None:
+    a, b = write(tmp_path / "a.pieces", *A), write(tmp_path / "b.pieces", *B)
+    source = write(tmp_path / "source", "die Karren", "Karren", "gefüllt", "Hunde")
+    result = compare_files(a, b, source=source, train_counts=a)
+    top, bands, numbers, ways_a, ways_b = comparison_tables(result)
+    assert top.rows == [["3", "carts", "car+ts", "cart+s"]]
+    assert top.columns == ["frequency", "word", "a.pieces", "b.pieces"]
+    assert [row[0] for row in bands.rows] == ["1", "2", "3-5"]
+    assert ["lines", "4", "4"] in numbers.rows
+    assert ways_a.rows[0][:3] == ["carts", "car+ts", "2"]
+    assert ways_b.rows[0][:2] == ["filled", "f+illed"]
+    pictures = draw_comparison(result, tmp_path / "out")
+    assert sorted(path.name for path in pictures) == sorted(
+        f"{name}.{suffix}"
+        for name in ("disagreement", "piece-lengths", "line-lengths")
+        for suffix in ("png", "svg")
+    )
+    assert all(path.stat().st_size > 1000 for path in pictures)
+
+
+def test_mistakes_are_sentences(tmp_path: Path) -> None:
+    a = write(tmp_path / "a", *A)
+    with pytest.raises(UserError, match="source ends after 1 lines"):
+        compare_files(a, a, source=write(tmp_path / "source", "one"))
+    with pytest.raises(UserError, match="has no words"):
+        compare_files(*[write(tmp_path / "empty")] * 2)

@@ -1,0 +1,177 @@
+"""evaluate, compare, morphology and diagnose as a user runs them: tables, JSON, figures, mistakes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+
+from dpe.cli import run
+from dpe.evaluation.tables import Table, plain
+
+A = ["▁the ▁car ts ▁of", "▁car ts .", "▁f illed ▁dog s"]
+B = ["▁the ▁cart s ▁of", "▁cart s .", "▁fill ed ▁dog s"]
+
+
+def write(path: Path, *lines: str) -> str:
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    posterior = {"word": "▁carts", "boundary_probabilities": [0, 0, 0, 0.2, 0.9, 1], "entropy": 0.3}
+    return {
+        "a": write(tmp_path / "a.pieces", *A),
+        "b": write(tmp_path / "b.pieces", *B),
+        "nmt": write(tmp_path / "b.nmt", "the cart@@ s of", "cart@@ s@@ .", "fill@@ ed dog@@ s"),
+        "gold": write(tmp_path / "gold.tsv", "carts\tcart s", "filled\tfill ed", "the\tthe"),
+        "counts": write(tmp_path / "counts.tsv", "carts\t7", "filled\t200"),
+        "source": write(tmp_path / "source", "die Karren", "Karren", "gefüllt"),
+        "posteriors": write(tmp_path / "p.jsonl", json.dumps({"words": [posterior]}, ensure_ascii=False)),
+        "reference": write(tmp_path / "reference", "the cat sat on the mat.", "a dog ran away today."),
+        "good": write(tmp_path / "good", "the cat sat on a mat.", "a dog ran away today."),
+        "bad": write(tmp_path / "bad", "cats are on the mat.", "the dog runs away."),
+    }
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run(["-q", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    return json.loads(output(capsys, *arguments, "--json"))
+
+
+def test_compare_prints_the_papers_table(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    text = output(capsys, "compare", "--a", files["a"], "--b", files["b"], "--gold", files["gold"])
+    lines = [line.split() for line in text.splitlines()]
+    assert ["2", "carts", "car+ts", "cart+s"] in lines
+    assert ["1", "filled", "f+illed", "fill+ed"] in lines
+    assert any(line.startswith("Morphology: ") for line in text.splitlines())
+
+
+def test_compare_by_training_counts_and_across_formats(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["compare", "--a", files["a"], "--train-counts", files["counts"], "--source", files["source"]]
+    found = as_json(capsys, *arguments, "--b", files["b"])["comparison"]
+    assert [(one["word"], one["frequency"]) for one in found["comparison"]["top"]] == [
+        ("filled", 200),
+        ("carts", 7),
+    ]
+    assert found["comparison"]["different_tokens"] == 3
+    other = as_json(capsys, *arguments, "--b", files["nmt"])["comparison"]
+    assert other["comparison"] == found["comparison"]
+
+
+def test_compare_writes_results_and_figures(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["compare", "--a", files["a"], "--b", files["b"], "--gold", files["gold"], "--out", str(out)]
+    printed = as_json(capsys, *arguments)
+    assert json.loads((out / "results.json").read_text(encoding="utf-8")) == printed
+    assert {path.suffix for path in out.iterdir()} == {".json", ".png", ".svg"}
+    assert len(list(out.iterdir())) == 7
+
+
+def test_evaluate(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["evaluate", "--reference", files["reference"], "--hypothesis", files["good"]]
+    found = as_json(
+        capsys, *arguments, "--baseline", files["bad"], "--by-length", "--out", str(tmp_path / "out")
+    )
+    hypothesis, reference = (Path(files[name]).read_text().splitlines() for name in ("good", "reference"))
+    assert found["hypotheses"][0]["bleu"] == sacrebleu.corpus_bleu(hypothesis, [reference]).score
+    assert found["summary"]["bleu_deviation"] is None
+    assert {test["metric"] for test in found["significance"]} == {"BLEU", "chrF2"}
+    assert [part["lines"] for part in found["by_length"]] == [2]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "results.json", "bleu-by-length.png", "bleu-by-length.svg",
+    }  # fmt: skip
+    text = output(capsys, *arguments, "--hypothesis", files["bad"])
+    assert "mean of seeds" in text
+    assert "tok:13a" in text
+
+
+def test_morphology(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["morphology", "--pieces", files["a"], "--pieces", files["nmt"], "--gold", files["gold"]]
+    found = as_json(capsys, *arguments, "--samples", "20", "--out", str(tmp_path / "out"))
+    a, b = found[0]["systems"]
+    assert (a["name"], b["name"]) == ("a.pieces", "b.nmt")
+    assert (a["scores"]["f1"], b["scores"]["f1"]) == (0, 1)
+    assert b["f1_gain"] == 1
+    assert (tmp_path / "out" / "morphology-all.svg").exists()
+    assert "words that all cut into equally many pieces" in output(capsys, *arguments)
+
+
+def test_diagnose(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["diagnose", "--jsonl", files["posteriors"], "--gold", files["gold"]]
+    found = as_json(capsys, *arguments, "--train-counts", files["counts"], "--out", str(tmp_path / "out"))
+    assert found["entropy"][0]["label"] == "6-10"
+    assert found["calibration_error"] == pytest.approx((0.2 + 0.1) / 4)
+    assert (tmp_path / "out" / "calibration.png").exists()
+    assert "Expected calibration error: 0.0750" in output(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["evaluate", "--hypothesis", "{a}", "--reference", "{reference}"], "a.pieces has 3 lines but"),
+        (["evaluate", "--reference", "{reference}"], "Missing option"),
+        (["compare", "--a", "{a}", "--b", "{reference}"], "Line 1 of"),
+        (["compare", "--a", "{a}", "--b", "{b}", "--source", "{good}"], "good ends after 2 lines"),
+        (
+            ["morphology", "--pieces", "{a}", "--gold", "{reference}"],
+            "reference, line 1: must be a word, a tab",
+        ),
+        (["morphology", "--pieces", "{good}", "--gold", "{counts}"], "do not join"),
+        (["morphology", "--pieces", "{bad}", "--gold", "{gold}.gz"], "cannot be read"),
+        (["diagnose", "--jsonl", "{a}"], "a.pieces, line 1: is not an object"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    arguments: list[str], says: str, files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([argument.format(**files) for argument in arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert says in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_words_of_another_language_are_a_sentence(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold = write(tmp_path / "other.tsv", "talossa\ttalo ssa")
+    assert run(["morphology", "--pieces", files["a"], "--gold", gold]) == 2
+    assert "other.tsv: No word of the gold" in capsys.readouterr().err
+
+
+def test_columns_line_up_for_wide_and_combining_characters() -> None:
+    table = Table(
+        "title",
+        ["word", "n"],
+        [["車車", "1"], ["e\u0301e\u0301", "22"], ["abcd", "333"]],
+        frozenset({"word"}),
+    )
+    assert plain(table).splitlines() == [
+        "title",
+        "word    n",
+        "車車    1",
+        "e\u0301e\u0301     22",
+        "abcd  333",
+    ]
+
+
+def test_results_go_to_standard_output_as_utf8(files: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "dpe", "compare", "--a", files["a"], "--b", files["b"]]
+    done = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[1])
+    assert b"car+ts" in done.stdout
+    assert done.stderr == b""

@@ -1,0 +1,130 @@
+"""Scores are sacreBLEU's own; seeds, tests and lengths against direct calls and hand calculation."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+import sacrebleu
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
+
+from dpe.errors import UserError
+from dpe.evaluation.score_report import draw_bleu_by_length, evaluate_files, evaluation_tables
+from dpe.evaluation.scores import (
+    Translation,
+    bleu_by_length,
+    paired_bootstrap,
+    read_reference,
+    score,
+    short_names,
+    summarise,
+)
+
+WORDS = ["the", "a", "small", "big", "dog", "cat", "house", "sees", "has", "red", "old", "in", "on", "tree"]
+
+
+def sentences(seed: int, *, lines: int = 60) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(3, 28))) + "." for _ in range(lines)]
+
+
+def worsened(lines: list[str], seed: int, share: float) -> list[str]:
+    rng = random.Random(seed)
+    return [
+        " ".join(rng.choice(WORDS) if rng.random() < share else w for w in line.split()) for line in lines
+    ]
+
+
+REFERENCE = sentences(1)
+GOOD = Translation("good", worsened(REFERENCE, 2, 0.15))
+BAD = Translation("bad", worsened(REFERENCE, 3, 0.5))
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(line + "\n" for line in lines))
+    return path
+
+
+def test_scores_and_signatures_are_sacrebleus() -> None:
+    found = score(GOOD, REFERENCE)
+    assert found.bleu == sacrebleu.corpus_bleu(GOOD.lines, [REFERENCE]).score
+    assert found.chrf == sacrebleu.corpus_chrf(GOOD.lines, [REFERENCE]).score
+    assert found.bleu_signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert "nc:6|nw:0" in found.chrf_signature
+
+
+def test_mean_and_deviation_of_seeds() -> None:
+    one, other = score(GOOD, REFERENCE), score(BAD, REFERENCE)
+    both = summarise([one, other])
+    assert both.bleu == pytest.approx((one.bleu + other.bleu) / 2)
+    assert both.bleu_deviation == pytest.approx(abs(one.bleu - other.bleu) / math.sqrt(2))
+    assert both.chrf_deviation == pytest.approx(abs(one.chrf - other.chrf) / math.sqrt(2))
+    assert summarise([one]).bleu_deviation is None
+
+
+def test_paired_bootstrap_tells_good_from_bad_and_repeats() -> None:
+    same = Translation("same", list(BAD.lines))
+    tests = paired_bootstrap([GOOD, same], BAD, REFERENCE, samples=200)
+    assert tests == paired_bootstrap([GOOD, same], BAD, REFERENCE, samples=200)
+    bleu = {test.name: test for test in tests if test.metric == "BLEU"}
+    difference = score(GOOD, REFERENCE).bleu - score(BAD, REFERENCE).bleu
+    assert bleu["good"].difference == pytest.approx(difference)
+    assert bleu["good"].p_value < 0.05
+    assert bleu["same"].difference == 0
+    assert bleu["same"].p_value == 1
+    direct = PairedTest(
+        [("bad", BAD.lines), ("good", GOOD.lines)],
+        {"BLEU": BLEU()}, [REFERENCE], test_type="bs", n_samples=200,
+    )()[1]  # fmt: skip
+    assert bleu["good"].p_value == direct["BLEU"][1].p_value
+    assert "bs:200" in bleu["good"].signature
+    assert {test.metric for test in tests} == {"BLEU", "chrF2"}
+
+
+def test_bleu_by_length_is_bleu_of_the_lines_in_the_bin() -> None:
+    bins = bleu_by_length([GOOD, BAD], REFERENCE, limits=(10, 20))
+    assert [part.label for part in bins] == ["1-10", "11-20", "over 20"]
+    assert sum(part.lines for part in bins) == len(REFERENCE)
+    chosen = [n for n, line in enumerate(REFERENCE) if 11 <= len(line.split()) <= 20]
+    assert bins[1].lines == len(chosen)
+    for system in (GOOD, BAD):
+        wanted = sacrebleu.corpus_bleu([system.lines[n] for n in chosen], [[REFERENCE[n] for n in chosen]])
+        assert bins[1].bleu[system.name] == wanted.score
+
+
+def test_bins_without_lines_are_left_out_and_empty_lines_are_short() -> None:
+    bins = bleu_by_length([Translation("x", ["a b", "c"])], ["a b", ""], limits=(5, 9))
+    assert [(part.label, part.lines) for part in bins] == [("1-5", 2)]
+
+
+def test_files_become_tables_and_a_figure(tmp_path: Path) -> None:
+    seeds = [write(tmp_path / name, lines) for name, lines in (("s1", GOOD.lines), ("s2", BAD.lines))]
+    baseline = write(tmp_path / "base", worsened(REFERENCE, 4, 0.6))
+    result = evaluate_files(seeds, write(tmp_path / "ref", REFERENCE), [baseline], by_length=True)
+    scores, tests, lengths = evaluation_tables(result)
+    assert [row[0] for row in scores.rows] == ["s1", "s2", "mean of seeds", "base (baseline)"]
+    assert scores.rows[0][1] == f"{sacrebleu.corpus_bleu(GOOD.lines, [REFERENCE]).score:.2f}"
+    assert len(tests.rows) == 4
+    assert lengths.columns == ["words in the reference", "lines", "mean of seeds", "base"]
+    first = result.by_length[0]
+    assert lengths.rows[0][2] == f"{(first.bleu['s1'] + first.bleu['s2']) / 2:.2f}"
+    png, svg = draw_bleu_by_length(result, tmp_path / "figures")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in svg.read_bytes()
+
+
+def test_mistakes_are_sentences(tmp_path: Path) -> None:
+    reference = write(tmp_path / "ref", REFERENCE)
+    short = write(tmp_path / "short", REFERENCE[:-1])
+    with pytest.raises(UserError, match=r"short has 59 lines but .*ref has 60"):
+        evaluate_files([short], reference)
+    with pytest.raises(UserError, match="empty"):
+        read_reference(write(tmp_path / "nothing", []))
+
+
+def test_names_are_short_unless_that_confuses() -> None:
+    assert short_names([Path("x/a"), Path("x/b")]) == ["a", "b"]
+    assert short_names([Path("x/a"), Path("y/a")]) == ["x/a", "y/a"]
