@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from dpe.errors import UserError
 from dpe.version import __version__
 
-__all__ = ["UserError", "__version__"]
+if TYPE_CHECKING:
+    from dpe.inference.segmenter import Segmenter
+    from dpe.inference.translator import Translator
+
+__all__ = ["Segmenter", "Translator", "UserError", "__version__"]
+
+# Imported when they are asked for, so that `import dpe` and `dpe --help` do not wait for torch.
+_WHERE = {"Segmenter": "dpe.inference.segmenter", "Translator": "dpe.inference.translator"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)

@@ -9,6 +9,7 @@ ends a line, and a U+FEFF that begins a file.
 from __future__ import annotations
 
 import codecs
+import hashlib
 import io
 import os
 import shutil
@@ -52,6 +53,7 @@ class Lines(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, number: int) -> str: ...
     def __iter__(self) -> Iterator[str]: ...
+    def digest(self) -> str: ...
 
 
 def read_lines(path: Path | None) -> Iterator[str]:
@@ -165,6 +167,11 @@ class TextFile:
     def __iter__(self) -> Iterator[str]:
         return (self[number] for number in range(self._count))
 
+    def digest(self) -> str:
+        """Tells two texts apart, wherever they lie and however they are packed."""
+        with self._plain.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
     def __getstate__(self) -> dict[str, Any]:
         """What a worker needs: an index on disk is mapped there again, one in memory is sent along."""
         ends = self._line_ends if self._index is None else None
@@ -202,6 +209,9 @@ class TsvColumn:
     def __iter__(self) -> Iterator[str]:
         return (self[number] for number in range(len(self)))
 
+    def digest(self) -> str:
+        return f"{self.file.digest()} column {self.column}"
+
 
 @dataclass(frozen=True)
 class ParallelText:
@@ -236,6 +246,11 @@ class ParallelText:
 
     def __len__(self) -> int:
         return len(self.target)
+
+    def describe(self) -> dict[str, str | int | None]:
+        """Enough to notice that another text is given."""
+        source = None if self.source is None else self.source.digest()
+        return {"lines": len(self), "source": source, "target": self.target.digest()}
 
     def __getitem__(self, number: int) -> Pair:
         return Pair(None if self.source is None else self.source[number], self.target[number])

@@ -23,6 +23,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
 from dpe.text.files import whole_file
+from dpe.text.protected import ProtectedUnigram
 
 MARKER = "\u2581"
 VocabularyType = Literal["bpe", "unigram"]
@@ -56,8 +57,8 @@ class Vocabulary:
     def __init__(self, content: bytes, *, name: str = "the model") -> None:
         self.content = content
         self._model = _parse(content, name)
-        self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=content)
         _refuse_unusable(self._model, name)
+        self._processor = _load_processor(content, name)
         self.type: VocabularyType = "bpe" if self._model.trainer_spec.model_type == 2 else "unigram"
         self.pieces, self._special = _with_special_pieces(self._model)
 
@@ -140,13 +141,21 @@ class Vocabulary:
         marked: str = self._processor.normalize(line)
         return marked
 
+    @cached_property
+    def _protected_unigram(self) -> ProtectedUnigram | None:
+        return ProtectedUnigram(self._model) if self.type == "unigram" and self.protected else None
+
     def encode(self, line: str) -> list[str]:
         """The model's own cut (BPE, or the best unigram one); neighbouring unknown characters are joined."""
+        if self._protected_unigram:
+            return self._protected_unigram.n_best(self.normalize(line), self.protected_spans, n=1)[0]
         pieces: list[str] = self._processor.encode(line, out_type=str)
         return pieces
 
     def n_best_encode(self, line: str, *, n: int) -> list[list[str]]:
         """SentencePiece's n best cuts of a unigram model, in order."""
+        if self._protected_unigram:
+            return self._protected_unigram.n_best(self.normalize(line), self.protected_spans, n=n)
         cuts: list[list[str]] = self._processor.nbest_encode(line, nbest_size=n, out_type=str)
         return cuts
 
@@ -158,12 +167,21 @@ class Vocabulary:
     def decode(self, pieces: Iterable[str]) -> str:
         """Plain text of pieces as written; the inverse of `encode` up to normalisation."""
         plain = "".join(pieces).replace(MARKER, " ")
-        return plain.removeprefix(" ") if self._model.normalizer_spec.add_dummy_prefix else plain
+        return plain.removeprefix(" ") if self.marks_first_word else plain
+
+    @property
+    def marks_first_word(self) -> bool:
+        """Whether a marker stands before the first word too; a user's model may do without."""
+        return bool(self._model.normalizer_spec.add_dummy_prefix)
+
+    def pieces_of_ids(self, ids: Iterable[int]) -> list[str]:
+        """Pieces of ids; special ids are left out, and unknown text is written as U+2047 (double ?)."""
+        silent = {self.pad_id, self.bos_id, self.eos_id}
+        return ["\u2047" if i == self.unk_id else self.pieces[i] for i in ids if i not in silent]
 
     def decode_ids(self, ids: Iterable[int]) -> str:
-        """Plain text of ids; special ids are left out, and unknown text is written as U+2047 (double ?)."""
-        silent = {self.pad_id, self.bos_id, self.eos_id}
-        return self.decode("\u2047" if i == self.unk_id else self.pieces[i] for i in ids if i not in silent)
+        """Plain text of ids, as `pieces_of_ids` writes them."""
+        return self.decode(self.pieces_of_ids(ids))
 
 
 def split_words(marked: str) -> list[str]:
@@ -206,8 +224,11 @@ def learn_vocabulary(lines: Iterable[str], settings: VocabularySettings) -> Voca
 def check_protected(strings: Sequence[str]) -> tuple[str, ...]:
     """Protected strings without repetition; refuses what could not be one piece."""
     for string in strings:
-        if not string or any(c.isspace() or c == MARKER for c in string):
-            raise UserError(f"The protected string {string!r} is empty or has a blank; a piece has no blank.")
+        if not string or any(c.isspace() or c in (MARKER, "\0") for c in string):
+            raise UserError(
+                f"The protected string {string!r} is empty or has a blank or U+0000; "
+                "no piece can have these, so leave it out."
+            )
         if string in _SPECIAL_PIECES.values():
             raise UserError(f"The protected string {string!r} is a special piece already; leave it out.")
     return tuple(dict.fromkeys(strings))
@@ -215,7 +236,8 @@ def check_protected(strings: Sequence[str]) -> tuple[str, ...]:
 
 def _explain(message: str, settings: VocabularySettings) -> str:
     """SentencePiece's complaint as a sentence."""
-    if largest := re.search(r"too high \(\d+\).*<= (\d+)", message):
+    largest = re.search(r"too high \(\d+\).*<= (\d+)", message)
+    if largest and int(largest[1]) > len(_SPECIAL_PIECES) + len(set(settings.protected)):
         return (
             f"A vocabulary of {settings.size} pieces is more than this text can fill; "
             f"the largest possible size is {largest[1]}."
@@ -225,7 +247,7 @@ def _explain(message: str, settings: VocabularySettings) -> str:
             f"A vocabulary of {settings.size} pieces cannot hold every character of this text; the smallest "
             f"possible size is {smallest[1]} (or lower the character coverage)."
         )
-    if "sentences_.empty()" in message or "empty" in message:
+    if largest or "empty()" in message:  # BPE calls text of blanks alone "too high" for any size
         return "The text to learn a vocabulary from is empty; give files with at least one word."
     return f"SentencePiece could not learn this vocabulary: {message.strip()}"
 
@@ -239,6 +261,13 @@ def _parse(content: bytes, name: str) -> Any:
     if not model.pieces:
         raise UserError(f"{name} is not a SentencePiece model (it has no pieces).")
     return model
+
+
+def _load_processor(content: bytes, name: str) -> Any:
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=content)
+    except RuntimeError as error:
+        raise UserError(f"{name} is damaged; SentencePiece says: {str(error).strip()}") from error
 
 
 def _refuse_unusable(model: Any, name: str) -> None:

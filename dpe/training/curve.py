@@ -26,20 +26,19 @@ def read_curve(path: Path) -> list[dict[str, Any]]:
 
 
 class Curve:
-    """Appends records; `rewind` forgets those after the step from which training goes on."""
+    """Appends records, from the given number on; those behind it are of steps that were not saved."""
 
-    def __init__(self, directory: Path, *, active: bool) -> None:
+    def __init__(self, directory: Path, *, records: int, active: bool) -> None:
+        self.records = records
         self._path = directory / CURVE
         self._active = active  # only the first process writes
-
-    def rewind(self, step: int) -> None:
-        if not self._active:
-            return
-        kept = [record for record in read_curve(self._path) if record["step"] <= step]
-        with whole_text_file(self._path) as file:
-            file.writelines(json.dumps(record) + "\n" for record in kept)
+        if active:
+            kept = read_curve(self._path)[:records]
+            with whole_text_file(self._path) as file:
+                file.writelines(json.dumps(record) + "\n" for record in kept)
 
     def add(self, record: Mapping[str, Any]) -> None:
+        self.records += 1
         if self._active:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")

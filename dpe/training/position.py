@@ -25,6 +25,7 @@ class Position:
     worse_epochs: int = 0  # epochs since then
     averaged_at: int = -1  # step at which the average was last tried
     seconds: float = 0.0
+    records: int = 0  # of the curve
 
 
 def save_position(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -47,7 +46,7 @@ def train_segmenter(
 ) -> Position:
     """Train, or go on training, the segmenter in `out`."""
     _refuse_empty(train, dev)
-    described = asdict(settings) | {"data": {"train": _describe(train), "dev": _describe(dev)}}
+    described = asdict(settings) | {"data": {"train": train.describe(), "dev": dev.describe()}}
     if processes.first:
         out.mkdir(parents=True, exist_ok=True)
         write_settings(out, "segmenter", described, vocabulary)
@@ -82,11 +81,6 @@ def train_segmenter(
 def source_segmenter(vocabulary: Vocabulary, dropout: float) -> CountSegmenter:
     """How a source is cut: BPE dropout, or the vocabulary's own cut when there is none."""
     return BpeDropout(vocabulary, dropout=dropout) if dropout > 0 else OwnCut(vocabulary)
-
-
-def _describe(text: ParallelText) -> dict[str, Any]:
-    """Enough of a text to notice that another one is given."""
-    return {"lines": len(text)}
 
 
 def _refuse_empty(train: ParallelText, dev: ParallelText) -> None:

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from dpe.errors import UserError
 from dpe.progress import Progress
-from dpe.text.corpus import TextFile, read_lines
+from dpe.text.corpus import ParallelText, TextFile, read_lines
 from dpe.text.segmenters import CountSegmenter, Draw
 from dpe.text.vocabulary import MARKER
 from dpe.training.processes import Processes
@@ -76,9 +76,9 @@ class Cutting:
 
 
 class CorpusCutter(Protocol):
-    """A segmenter and the text that it is to cut; inference has one."""
+    """A segmenter and the files that it is to cut; inference has one."""
 
-    fingerprint: str  # of both
+    fingerprint: str  # of the segmenter
     vocabulary_fingerprint: str
     has_source: bool
 
@@ -89,6 +89,7 @@ class CorpusCutter(Protocol):
 class SegmenterTargets:
     """Cuts of a segmenter, a file per epoch in `directory`; `work` holds the unpacked one of this epoch.
 
+    `text` is what the cutter cuts.
     With many processes the first one cuts and the others wait for the file.
     """
 
@@ -96,6 +97,7 @@ class SegmenterTargets:
         self,
         cutter: CorpusCutter,
         cutting: Cutting,
+        text: ParallelText,
         *,
         directory: Path,
         work: Path,
@@ -103,6 +105,8 @@ class SegmenterTargets:
         progress: Progress,
     ) -> None:
         self._cutter, self._cutting = cutter, cutting
+        about = text.describe()
+        self._about_text = about if cutter.has_source else about | {"source": None}
         self._directory, self._work = directory, work / f"cuts-{processes.rank}"
         self._processes, self._progress = processes, progress
         self._text: tuple[Path, TextFile] | None = None
@@ -128,7 +132,7 @@ class SegmenterTargets:
     def path(self, epoch: int) -> Path:
         """Where the cuts of an epoch are, or will be."""
         cutting = self._cutting_of(epoch)
-        described = {"cutter": self._cutter.fingerprint, **asdict(cutting)}
+        described = {"cutter": self._cutter.fingerprint, "text": self._about_text, **asdict(cutting)}
         key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
         return self._directory / f"{key[:16]}.epoch-{cutting.epoch:03}.pieces.gz"
 

@@ -96,14 +96,13 @@ class Trainer:
             self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
         self.position = load_position(directory, self.model, self.optimizer) or Position()
-        self.curve = Curve(directory, active=processes.first)
+        self.curve = Curve(directory, records=self.position.records, active=processes.first)
         self._started = time.monotonic() - self.position.seconds
 
     def train(self) -> Position:
         """Train to the end; the weights to use are then in `model.safetensors`."""
         if self.position.step:
             self.progress.say(f"going on from step {self.position.step:,} of {self.directory}")
-        self.curve.rewind(self.position.step)
         with self.progress.live(), _polite_stop() as stop:
             while not self._finished():
                 complete = self._train_epoch(stop)
@@ -237,6 +236,7 @@ class Trainer:
 
     def _save(self) -> None:
         self.position.seconds = time.monotonic() - self._started
+        self.position.records = self.curve.records
         if self.processes.first:
             save_position(self.directory, self.position, self.model, self.optimizer)
 

@@ -76,9 +76,20 @@ def train_translator(
         out.mkdir(parents=True, exist_ok=True)
         write_settings(out, "translator", _described(settings, train, dev, cutter), vocabulary)
     processes.wait()
-    targets = _targets(
-        settings, vocabulary, cutter, out, cuts or out / "cuts", processes=processes, progress=progress
-    )
+    targets: EpochTargets
+    if cutter is None:
+        segmenter = count_segmenter(settings.target_method, settings, vocabulary)
+        targets = CountTargets(segmenter, settings.cut_seed)
+    else:
+        targets = SegmenterTargets(
+            cutter,
+            _cutting(settings, cutter),
+            train,
+            directory=cuts or out / "cuts",
+            work=out / "cache",
+            processes=processes,
+            progress=progress,
+        )
     task = _task(vocabulary, train, dev, targets, settings=settings, bleu=bleu)
     position = Trainer(
         task,
@@ -165,30 +176,13 @@ def count_segmenter(method: str, settings: TranslatorSettings, vocabulary: Vocab
     )
 
 
-def _targets(
-    settings: TranslatorSettings,
-    vocabulary: Vocabulary,
-    cutter: CorpusCutter | None,
-    out: Path,
-    cuts: Path,
-    *,
-    processes: Processes,
-    progress: Progress,
-) -> EpochTargets:
-    """How the target side is cut."""
-    if cutter is None:
-        segmenter = count_segmenter(settings.target_method, settings, vocabulary)
-        return CountTargets(segmenter, settings.cut_seed)
-    follows_dropout = (
-        settings.target_method == "dpe" and settings.source_method == "bpe-dropout" and cutter.has_source
-    )
-    cutting = Cutting(
-        dropout=settings.bpe_dropout if follows_dropout else 0.0,
+def _cutting(settings: TranslatorSettings, cutter: CorpusCutter) -> Cutting:
+    """What the segmenter's cuts depend on; dpe-fixed, and one without a source, on no dropout."""
+    follows_dropout = settings.target_method == "dpe" and settings.source_method == "bpe-dropout"
+    return Cutting(
+        dropout=settings.bpe_dropout if follows_dropout and cutter.has_source else 0.0,
         temperature=settings.target_sampling,
         seed=settings.cut_seed,
-    )
-    return SegmenterTargets(
-        cutter, cutting, directory=cuts, work=out / "cache", processes=processes, progress=progress
     )
 
 
@@ -196,8 +190,8 @@ def _described(
     settings: TranslatorSettings, train: ParallelText, dev: ParallelText, cutter: CorpusCutter | None
 ) -> dict[str, object]:
     """What `settings.json` holds: enough to notice that something else is given when training goes on."""
-    data = {"train": {"lines": len(train)}, "dev": {"lines": len(dev)}}
-    return asdict(settings) | {"data": data, "cutter": None if cutter is None else cutter.fingerprint}
+    data = {"train": train.describe(), "dev": dev.describe()}
+    return asdict(settings) | {"data": data, "segmenter": None if cutter is None else cutter.fingerprint}
 
 
 def _refuse_empty(train: ParallelText, dev: ParallelText) -> None:

@@ -1,0 +1,1 @@
+"""Measurements, each a module that prints a short table and writes `benchmarks/results/NAME.json`."""

@@ -1,0 +1,278 @@
+"""Segmenting: speed against a textbook segmenter and a training step, workers, batch sizes, memory.
+
+    python -m benchmarks.segmenting [--lines 1000] [speed] [workers] [batches] [memory] [long]
+
+The textbook segmenter does what one would write first: batches of 35 in the order of the file, the whole
+log-softmax, and one loop in Python per sentence. All speeds are of one thread per process, the model (width
+256, 4 + 4 layers, 8,000 pieces) and the text being the same; runs alternate, and medians are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import cache, partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.record import RESULTS, record
+from benchmarks.subjects import NETWORK, text, trained_mixed, vocabulary
+from dpe.inference.line_answers import CutSettings, LineCutter, Lines
+from dpe.inference.segmenter import BATCH_CHARACTERS, Segmenter
+from dpe.inference.workers import ordered_results
+from dpe.model.batching import MixedCollator, MixedExample, epoch_batches
+from dpe.model.mixed import MixedTransformer
+from dpe.model.transformer import TransformerSettings
+from dpe.text.corpus import Pair, write_lines
+from dpe.text.vocabulary import Vocabulary
+from dpe.training.checkpoint import MODEL, save_model, write_settings
+from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
+from dpe.training.segmenter_task import build_mixed
+
+SIZE, ROUNDS, TEXTBOOK_BATCH = 8_000, 3, 35
+TINY = TransformerSettings(
+    width=16, heads=2, feed_forward=32, encoder_layers=1, decoder_layers=1, dropout=0.0
+)
+
+
+@cache
+def segmenter_directory() -> Path:
+    """The model after 300 steps, as a directory that a segmenter is loaded from."""
+    return _saved(trained_mixed(SIZE), vocabulary(SIZE), NETWORK, source=True)
+
+
+def _saved(
+    model: MixedTransformer, pieces: Vocabulary, network: TransformerSettings, *, source: bool
+) -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="dpe-segmenting-"))
+    write_settings(directory, "segmenter", {"network": asdict(network), "source": source}, pieces)
+    save_model(directory / MODEL, model, {})
+    return directory
+
+
+def examples(segmenter: Segmenter, lines: int) -> list[MixedExample]:
+    """The first lines of the text, in the order of the file."""
+    pairs = zip(text().sources[:lines], text().targets[:lines], strict=True)
+    encode = segmenter.vocabulary.encode
+    return [segmenter.example(line, encode(source), target) for line, (source, target) in enumerate(pairs)]
+
+
+@torch.inference_mode()
+def textbook(model: MixedTransformer, pieces: Vocabulary, lines: Sequence[MixedExample]) -> list[list[str]]:
+    """Alg. 2 sentence by sentence over the full log-softmax of 35 sentences."""
+    cuts = []
+    collator = MixedCollator(pieces)
+    for begin in range(0, len(lines), TEXTBOOK_BATCH):
+        rows = lines[begin : begin + TEXTBOOK_BATCH]
+        batch = collator.collate(rows, epoch=0)
+        states = model.states(batch.source, batch.source_lengths, batch.characters)
+        logits = states @ model.output_weight.T  # [sentence, position, piece]
+        logits[:, :, list(model.excluded_pieces)] = float("-inf")
+        scores = torch.log_softmax(logits, dim=-1)
+        cuts += [_textbook_cut(row.marked, scores[i], pieces) for i, row in enumerate(rows)]
+    return cuts
+
+
+def _textbook_cut(marked: str, scores: Tensor, pieces: Vocabulary) -> list[str]:
+    """The best cut of one sentence from its scores [position, piece]."""
+    best, starts = [0.0], [0]
+    for end in range(1, len(marked) + 1):
+        candidates = []
+        for start in range(max(0, end - pieces.max_span), end):
+            piece = pieces.ids.get(marked[start:end], pieces.unk_id if end - start == 1 else None)
+            if piece is not None:
+                candidates.append((best[start] + float(scores[start, piece]), start))
+        score, start = max(candidates)
+        best.append(score)
+        starts.append(start)
+    cut, end = [], len(marked)
+    while end:
+        cut.append(marked[starts[end] : end])
+        end = starts[end]
+    return cut[::-1]
+
+
+def training_steps(model: MixedTransformer, pieces: Vocabulary, lines: Sequence[MixedExample]) -> None:
+    """Forward, backward and Adam over the lines, in batches of 8,000 characters."""
+    model.train().requires_grad_(True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.0, fused=True)
+    collator = MixedCollator(pieces, unknown_rate=0.001)
+    budget = (BATCH_CHARACTERS, BATCH_CHARACTERS)
+    batches = epoch_batches(len(lines), lines.__getitem__, lambda e: e.size, budget=budget, seed=1, epoch=0)
+    for members in batches:
+        batch = collator.collate(members, epoch=0)
+        optimizer.zero_grad()
+        (-marginal_log_likelihood(batch_edge_scores(model, batch), batch).mean()).backward()
+        optimizer.step()
+    model.eval().requires_grad_(False)
+
+
+def median_seconds(works: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Each work in turn, several times over."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(ROUNDS):
+        for name, work in works.items():
+            begin = time.perf_counter()
+            work()
+            seconds[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def measure_speed(lines: int) -> dict[str, float]:
+    """Ours, the textbook's and a training step's time on the same lines."""
+    torch.set_num_threads(1)
+    segmenter = Segmenter.load(segmenter_directory())
+    rows, pieces, model = examples(segmenter, lines), vocabulary(SIZE), segmenter._model
+    ours = segmenter.answers(rows, lambda batch: batch.best())
+    slow = textbook(model, pieces, rows)
+    differing = sum(
+        list(cut.pieces) != other for cut, other in zip(ours, slow, strict=True)
+    )  # ties, and unknown characters, which only we join
+    seconds = median_seconds(
+        {
+            "ours": lambda: segmenter.answers(rows, lambda batch: batch.best()),
+            "textbook": lambda: textbook(model, pieces, rows),
+            "training": lambda: training_steps(model, pieces, rows),
+        }
+    )
+    characters = sum(len(row.marked) + 1 for row in rows)
+    return {
+        "lines": lines,
+        "our lines a second": lines / seconds["ours"],
+        "our characters a second": characters / seconds["ours"],
+        "times as fast as the textbook": seconds["textbook"] / seconds["ours"],
+        "lines cut otherwise by the textbook": differing,
+        "time per character relative to a training step": seconds["ours"] / seconds["training"],
+    }
+
+
+def measure_workers(lines: int) -> dict[str, float]:
+    """Lines a second of one and of two workers, from the first result on."""
+    pairs = [Pair(*pair) for pair in zip(text().sources[:lines], text().targets[:lines], strict=True)]
+    batches = epoch_batches(
+        len(pairs), int, lambda i: (0, len(pairs[i].target) + 2),
+        budget=(BATCH_CHARACTERS, BATCH_CHARACTERS), seed=0, epoch=0, shuffle=True,
+    )  # fmt: skip
+    tasks = [Lines(batch, [pairs[i] for i in batch]) for batch in batches]
+    make = partial(
+        LineCutter, segmenter_directory(), CutSettings(), device="cpu", batch_characters=BATCH_CHARACTERS
+    )
+    speeds = {workers: _steady_speed(make, tasks, workers) for workers in (1, 2)}
+    return {
+        "one worker, lines a second": speeds[1],
+        "two workers, lines a second": speeds[2],
+        "ratio": speeds[2] / speeds[1],
+    }
+
+
+def _steady_speed(make: Callable[[], LineCutter], tasks: list[Lines], workers: int) -> float:
+    """Starting processes and loading the model are not counted."""
+    results = ordered_results(make, tasks, workers=workers)
+    for _ in range(workers):
+        next(results)
+    begin = time.perf_counter()
+    done = sum(len(answers.lines) for answers in results)
+    return done / (time.perf_counter() - begin)
+
+
+def measure_batches(lines: int) -> dict[str, float]:
+    """How often another batch size changes a cut, and what it does to speed."""
+    torch.set_num_threads(1)
+    numbers: dict[str, float] = {"lines": lines}
+    reference: list[tuple[str, ...]] = []
+    for budget in (BATCH_CHARACTERS, 1_000, 2_000, 4_000, 16_000):
+        segmenter = Segmenter.load(segmenter_directory(), batch_characters=budget)
+        rows = examples(segmenter, lines)
+        begin = time.perf_counter()
+        cuts = [cut.pieces for cut in segmenter.answers(rows, lambda batch: batch.best())]
+        numbers[f"batches of {budget}: lines a second"] = lines / (time.perf_counter() - begin)
+        reference = reference or cuts
+        changed = sum(a != b for a, b in zip(cuts, reference, strict=True))
+        numbers[f"batches of {budget}: lines cut otherwise than by {BATCH_CHARACTERS}"] = changed
+    return numbers
+
+
+def _tiny_language_model() -> Path:
+    pieces = vocabulary(SIZE)
+    return _saved(build_mixed(TINY, pieces, source=False), pieces, TINY, source=False)
+
+
+def _peak(directory: Path, lines: Sequence[str], *, workers: int) -> tuple[float, float]:
+    """Megabytes of the largest process, and seconds, of `dpe segment` on a text."""
+    target = directory / "text"
+    write_lines(target, lines)
+    command = [
+        sys.executable, "-m", "dpe", "-q", "segment", "--segmenter", str(directory), "--target", str(target),
+        "--out", str(directory / "out"), "--force", "--workers", str(workers), "--device", "cpu",
+    ]  # fmt: skip
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, cwd=RESULTS.parents[1])
+    _, status, usage = os.wait4(process.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    return usage.ru_maxrss / 1024, time.perf_counter() - begin
+
+
+def measure_memory(lines: int) -> dict[str, float]:
+    """Peak memory of the whole command at 20,000 and at 200,000 short lines, with a tiny segmenter."""
+    del lines  # the issue names the sizes
+    directory = _tiny_language_model()
+    numbers: dict[str, float] = {}
+    # The words of a text repeat, as those of a corpus ten times as long do not: so cut them differently.
+    words = [word for line in text().targets for word in line.split()]
+    for count in (20_000, 200_000):
+        rows = [f"{words[i % len(words)]} {words[i * 7 % len(words)]} {i % 997}" for i in range(count)]
+        for workers in (1, 2):
+            peak, seconds = _peak(directory, rows, workers=workers)
+            numbers[f"{count} lines, {workers} workers: peak megabytes"] = peak
+            numbers[f"{count} lines, {workers} workers: seconds"] = seconds
+    for workers in (1, 2):
+        large, small = (numbers[f"{n} lines, {workers} workers: peak megabytes"] for n in (200_000, 20_000))
+        numbers[f"ratio of peaks, {workers} workers"] = large / small
+    return numbers
+
+
+def measure_long_lines(lines: int) -> dict[str, float]:
+    """Peak memory for one line of 2,000 and of 50,000 characters, as one word and as many."""
+    del lines
+    directory = _tiny_language_model()
+    numbers: dict[str, float] = {}
+    for name, unit in (("one word", "ein"), ("many words", "ein Haus ")):
+        for length in (2_000, 50_000):
+            peak, seconds = _peak(directory, [(unit * length)[: length - 1]], workers=1)
+            numbers[f"{name} of {length} characters: peak megabytes"] = peak
+            numbers[f"{name} of {length} characters: seconds"] = seconds
+    return numbers
+
+
+MEASUREMENTS = {
+    "speed": measure_speed,
+    "workers": measure_workers,
+    "batches": measure_batches,
+    "memory": measure_memory,
+    "long": measure_long_lines,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("which", nargs="*", choices=[*MEASUREMENTS, []], help="all if none is named")
+    parser.add_argument("--lines", type=int, default=1_000)
+    arguments = parser.parse_args()
+    for name in arguments.which or MEASUREMENTS:
+        numbers = {"text": text().name} | MEASUREMENTS[name](arguments.lines)
+        for key, value in numbers.items():
+            print(f"{key:70} {value if isinstance(value, str) else format(value, '.4g')}")
+        record(f"segmenting-{name}", numbers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""What is measured: the text, the vocabularies, the batches, and models that were trained for 300 steps.
+
+The text is Multi30k English-German when `../shared` is there, and the built-in corpus otherwise. Learned
+vocabularies and trained weights are kept in the system's temporary directory, so that a second run is fast.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from sentencepiece import sentencepiece_model_pb2
+
+from dpe.errors import UserError
+from dpe.model.batching import MixedBatch, MixedCollator, TranslationBatch, TranslationExample
+from dpe.model.batching import collate_translation, epoch_batches
+from dpe.model.mixed import MixedTransformer
+from dpe.model.transformer import TransformerSettings
+from dpe.model.translation import TranslationTransformer
+from dpe.progress import QUIET, Progress
+from dpe.text.corpus import ParallelText, read_lines
+from dpe.text.grammar import generate
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.training.checkpoint import MODEL, load_tensors, put_weights
+from dpe.training.processes import Processes
+from dpe.training.segmenter_task import build_mixed, mixed_example
+from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
+from dpe.training.trainer import Stopping, TrainingSettings
+
+SHARED_TEXT = Path(__file__).parents[2] / "shared" / "data" / "multi30k" / "en-de"
+CACHE = Path(tempfile.gettempdir()) / "dpe-benchmarks"
+
+NETWORK = TransformerSettings(
+    width=256, heads=4, feed_forward=1024, encoder_layers=4, decoder_layers=4, dropout=0.1
+)
+TRAINED_STEPS = 300
+TRAINING = SegmenterSettings(
+    network=NETWORK, training=TrainingSettings(learning_rate=1e-3, warmup=300), batch=4_000
+)
+BATCH_CHARACTERS = 8_000  # of the timed batches, padding included: the paper's
+
+
+@dataclass(frozen=True)
+class Text:
+    """A parallel text, and what it is called in the results."""
+
+    name: str
+    sources: list[str]
+    targets: list[str]
+
+
+@cache
+def text() -> Text:
+    """Multi30k's training part when it is there; otherwise as much of the built-in corpus."""
+    if SHARED_TEXT.exists():
+        sides = [list(read_lines(SHARED_TEXT / f"train.{side}.xz")) for side in ("en", "de")]
+        return Text("Multi30k English-German", *sides)
+    pairs = list(generate(29_000, seed=1))
+    return Text("built-in corpus", [pair.source for pair in pairs], [pair.target for pair in pairs])
+
+
+@cache
+def vocabulary(size: int) -> Vocabulary:
+    """A joint BPE vocabulary of exactly that many pieces.
+
+    If the text cannot fill it, the largest half, quarter ... of the size that it can, and beside these
+    pieces that never match: the softmax has its full size, the lattices have fewer edges.
+    """
+    lines = [*text().sources, *text().targets]
+    learned_size = size
+    while True:
+        try:
+            learned = learn_vocabulary(lines, VocabularySettings(size=learned_size))
+            return _filled(learned, size)
+        except UserError:
+            learned_size //= 2
+
+
+def _filled(learned: Vocabulary, size: int) -> Vocabulary:
+    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]  # generated at import
+    model.ParseFromString(learned.content)
+    for number in range(size - len(model.pieces)):
+        model.pieces.add(piece=f"<unused {number}>", score=0.0, type=model.SentencePiece.UNUSED)
+    return Vocabulary(model.SerializeToString())
+
+
+def untrained_mixed(size: int) -> MixedTransformer:
+    torch.manual_seed(1)
+    return build_mixed(NETWORK, vocabulary(size), source=True)
+
+
+def trained_mixed(size: int) -> MixedTransformer:
+    """The mixed model after 300 steps; trained once, then read from the cache."""
+    model, pieces = untrained_mixed(size), vocabulary(size)
+    key = hashlib.sha256(f"{pieces.fingerprint} {TRAINING} {TRAINED_STEPS}".encode()).hexdigest()[:16]
+    directory = CACHE / f"mixed-{size}-{key}"
+    if not (directory / MODEL).exists():
+        train_segmenter(
+            directory,
+            pieces,
+            ParallelText(text().sources[1000:], text().targets[1000:]),
+            ParallelText(text().sources[:100], text().targets[:100]),
+            settings=TRAINING,
+            stopping=Stopping(steps=TRAINED_STEPS),
+            processes=Processes(),
+            progress=Progress(QUIET),
+        )
+    put_weights(model, load_tensors(directory / MODEL)[0], name=MODEL)
+    return model.train()
+
+
+def translation_model(size: int) -> TranslationTransformer:
+    """Untrained: what a step of it costs does not depend on its weights."""
+    torch.manual_seed(1)
+    pieces = vocabulary(size)
+    return TranslationTransformer(
+        NETWORK, piece_count=len(pieces), pad_id=pieces.pad_id, bos_id=pieces.bos_id, eos_id=pieces.eos_id
+    )
+
+
+def line_batches(size: int, *, count: int, characters: int = BATCH_CHARACTERS) -> list[list[int]]:
+    """Lines of the text in batches of similar length, as the training of the mixed model groups them."""
+    pieces = vocabulary(size)
+    batches = epoch_batches(
+        len(text().targets),
+        lambda line: line,
+        lambda line: (len(text().sources[line]) // 4, len(pieces.normalize(text().targets[line])) + 1),
+        budget=(characters, characters),
+        seed=1,
+        epoch=0,
+    )
+    return [batch for batch, _ in zip(batches, range(count), strict=False)]
+
+
+class Collation:
+    """Both models' batches of the same lines; sources, and the translation model's targets, cut by BPE."""
+
+    def __init__(self, size: int) -> None:
+        self.vocabulary = vocabulary(size)
+        self.collator = MixedCollator(self.vocabulary)
+
+    def mixed(self, lines: list[int]) -> MixedBatch:
+        pieces = self.vocabulary
+        examples = [
+            mixed_example(pieces, line, pieces.encode(text().sources[line]), text().targets[line])
+            for line in lines
+        ]
+        return self.collator.collate(examples, epoch=0)
+
+    def translation(self, lines: list[int]) -> TranslationBatch:
+        pieces = self.vocabulary
+        examples = [
+            TranslationExample(
+                line=line,
+                source=[*pieces.piece_ids(pieces.encode(text().sources[line])), pieces.eos_id],
+                target=pieces.piece_ids(pieces.encode(text().targets[line])),
+            )
+            for line in lines
+        ]
+        return collate_translation(examples, pad_id=pieces.pad_id, bos_id=pieces.bos_id, eos_id=pieces.eos_id)

@@ -1,0 +1,80 @@
+"""The training step as one would first write it from the paper, kept for comparison.
+
+The softmax over the vocabulary is held for every character position, and Alg. 1 is a loop over the
+characters of the sentences that autograd records. It is batched over sentences and its edges are gathered in
+one operation, so it is a fair opponent; `tests/` and the benchmarks find that its value is ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpe.model.batching import MixedBatch
+from dpe.model.mixed import MixedTransformer
+
+
+@dataclass(frozen=True)
+class Table:
+    """Which piece covers which span of each whole sentence; -1 where none does."""
+
+    pieces: Tensor  # [sentence, start, span]
+    lengths: Tensor  # [sentence], in characters
+    end_piece: int
+
+
+def table(batch: MixedBatch) -> Table:
+    """The edges of a batch as the recursion over whole sentences wants them."""
+    lattice = batch.lattice
+    sentences, positions = batch.characters.shape
+    longest = max(bucket.shape[2] for bucket in lattice.buckets)
+    pieces = torch.full((sentences * positions, longest), -1)
+    spans = torch.empty_like(lattice.edge_pieces)
+    for bucket in lattice.buckets:
+        spans[bucket.edges] = bucket.cells % bucket.shape[2]
+    in_word = torch.ones_like(spans, dtype=torch.bool)
+    in_word[lattice.end_edges] = False
+    pieces[lattice.edge_positions[in_word], spans[in_word]] = lattice.edge_pieces[in_word]
+    pieces = pieces.view(sentences, positions, longest)
+    lengths = lattice.edge_positions[lattice.end_edges] % positions
+    # Behind the end of a sentence any piece will do: no alpha there is used, but -inf would make NaN.
+    behind = torch.arange(positions) >= lengths[:, None]
+    pieces[..., 0][behind] = 0
+    return Table(pieces, lengths, int(lattice.edge_pieces[lattice.end_edges[0]]))
+
+
+def textbook_log_likelihood(model: MixedTransformer, batch: MixedBatch, edges: Table) -> Tensor:
+    """log p(y | x) of every sentence, holding [sentence, position, piece]. # [sentence]"""
+    states = model.states(batch.source, batch.source_lengths, batch.characters)
+    logits = states @ model.output_weight.T
+    logits[..., list(model.excluded_pieces)] = float("-inf")
+    log_probabilities = logits.log_softmax(-1)  # [sentence, position, piece]
+    del logits
+    scores = log_probabilities.gather(2, edges.pieces.clamp_min(0))  # [sentence, start, span]
+    scores = scores.masked_fill(edges.pieces < 0, float("-inf"))
+    alphas = _alphas(scores)  # [sentence, position]
+    sentences = torch.arange(len(edges.lengths))
+    ends = log_probabilities[sentences, edges.lengths, edges.end_piece]
+    return alphas[sentences, edges.lengths] + ends
+
+
+def _alphas(scores: Tensor) -> Tensor:
+    """Alg. 1: log-weight of every prefix, one character after the other. # [sentence, position]"""
+    positions, longest = scores.shape[1:]
+    by_end = _by_end(scores).unbind(1)
+    alphas = [scores.new_zeros(len(scores))]
+    for end in range(1, positions):
+        reach = min(longest, end)
+        before = torch.stack(alphas[end - reach :], 1)  # [sentence, start]
+        alphas.append(torch.logsumexp(before + by_end[end][:, longest - reach :], 1))
+    return torch.stack(alphas, 1)
+
+
+def _by_end(scores: Tensor) -> Tensor:
+    """The same scores under the end of their span, the longest span first. # [sentence, end, back]"""
+    positions, longest = scores.shape[1:]
+    spans = torch.arange(longest - 1, -1, -1)
+    starts = torch.arange(positions)[:, None] - 1 - spans  # [end, back]
+    return scores[:, starts.clamp_min(0), spans]

@@ -1,0 +1,127 @@
+"""The command `explore`: a web page about one's segmenters."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpe.commands.options import Device
+from dpe.errors import UserError
+from dpe.progress import Progress
+
+if TYPE_CHECKING:
+    from dpe.explorer.answers import Explorer
+    from dpe.text.corpus import Pair
+
+_EXAMPLES = 12
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the command line."""
+    app.command("explore")(explore)
+
+
+def explore(
+    context: typer.Context,
+    *,
+    segmenter: Annotated[
+        list[Path],
+        typer.Option(
+            "--segmenter", metavar="DIR", help="What train-segmenter made; give several to compare."
+        ),
+    ],
+    examples: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help=f"Pairs to pick from: lines of source, tab, target; the first {_EXAMPLES} are taken. "
+            "[default: of the built-in corpus]",
+            show_default=False,
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; another one opens the page to the network.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    device: Device = "auto",
+) -> None:
+    """Look at the cuts of sentences in a web page: lattices, probabilities, the BPE cut beside them.
+
+    Needs `pip install 'dpe[explore]'`. Stop it with Ctrl-C. The page asks POST /api/segment, which
+    /openapi.json describes, so that a program can ask it too.
+
+    Example: `dpe explore --segmenter segmenter --port 8000`
+    """
+    try:
+        import uvicorn
+
+        from dpe.explorer.answers import Explorer
+        from dpe.explorer.server import make_app
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("dpe"):
+            raise
+        raise UserError("The explorer needs more packages: pip install 'dpe[explore]'") from error
+    from dpe.inference.segmenter import Segmenter
+
+    progress: Progress = context.obj
+    names = names_of(segmenter)
+    loaded = {name: Segmenter.load(path, device=device) for name, path in zip(names, segmenter, strict=True)}
+    explorer = Explorer(loaded, list(islice(_pairs(examples), _EXAMPLES)))
+    _warm_up(explorer)
+    with listen(host, port) as listener:
+        progress.say(f"The page is at {address(listener)} (Ctrl-C stops it).")
+        server = uvicorn.Server(uvicorn.Config(make_app(explorer, host=host), log_level="warning"))
+        with suppress(KeyboardInterrupt):
+            server.run(sockets=[listener])
+
+
+def names_of(directories: list[Path]) -> list[str]:
+    """Short names of directories: their last parts, or all of the path where those are alike."""
+    lasts = [path.resolve().name for path in directories]
+    names = [
+        last if lasts.count(last) == 1 else str(path) for last, path in zip(lasts, directories, strict=True)
+    ]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"The segmenter {name} is given twice; give each once.")
+    return names
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that accepts connections at this address."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise UserError(
+            f"Cannot listen at {host}, port {port}: {error.strerror}; choose another --port or --host."
+        ) from error
+
+
+def address(listener: socket.socket) -> str:
+    """Where a browser finds the page."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _pairs(path: Path | None) -> Iterable[Pair]:
+    from dpe.text.corpus import Pair, read_tsv
+    from dpe.text.grammar import generate
+
+    if path is not None:
+        return read_tsv(path)
+    return (Pair(pair.source, pair.target) for pair in generate(_EXAMPLES, seed=3))
+
+
+def _warm_up(explorer: Explorer) -> None:
+    """Let every segmenter answer once: the first answer of a process takes several times as long."""
+    from dpe.explorer.messages import Question
+
+    for info in explorer.setup().segmenters:
+        explorer.answer(Question(segmenter=info.name, source="a" if info.has_source else None, target="a"))

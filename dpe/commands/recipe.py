@@ -1,0 +1,90 @@
+"""Commands that run whole experiments: run, table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dpe.commands.options import Device
+from dpe.progress import Progress
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command("run")(run)
+    app.command("table")(table)
+
+
+def run(
+    context: typer.Context,
+    *,
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A TOML file; see recipes/.")],
+    set_: Annotated[
+        list[str],
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe; may be repeated."),
+    ] = [],  # noqa: B006
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where everything goes. [default: runs/NAME]")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the stages and how far each is; make nothing.")
+    ] = False,
+    only: Annotated[
+        list[str], typer.Option(metavar="SYSTEM", help="Run this system only; may be repeated.")
+    ] = [],  # noqa: B006
+    seed: Annotated[list[int], typer.Option(help="Run this seed only; may be repeated.")] = [],  # noqa: B006
+    device: Device = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Cores to compute with. [default: all]")] = None,
+) -> None:
+    """Run an experiment from text to the table of scores; what is up to date is not made again.
+
+    Killed and started again it goes on. Several processes may work on one run at the same time: start the
+    command again, with --threads 1 for each on a machine of two cores, and they share the stages.
+
+    Example: `dpe run recipes/demo.toml --set vocabulary.size=2000`
+    """
+    from dpe.evaluation.tables import print_tables
+    from dpe.pipeline.artifacts import Artifacts
+    from dpe.pipeline.experiment import Experiment
+    from dpe.pipeline.models import Machine, use_threads
+    from dpe.pipeline.run import Selection, plan, run_experiment
+    from dpe.pipeline.running import describe
+    from dpe.recipe.reading import read_recipe
+
+    progress: Progress = context.obj
+    read = read_recipe(recipe, set_)
+    machine = Machine(device=device, threads=threads)
+    experiment = Experiment(read, out or Path("runs") / read.name, machine, progress)
+    selection = Selection(systems=tuple(only), seeds=tuple(seed))
+    if dry_run:
+        for line in describe(plan(experiment, selection), Artifacts(experiment.root)):
+            print(line)
+        return
+    use_threads(threads)
+    print_tables(run_experiment(experiment, selection))
+
+
+def table(
+    *,
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run directories, or results.json of runs.")
+    ],
+    metric: Annotated[Literal["bleu", "chrf"], typer.Option(help="Which score.")] = "bleu",
+    text: Annotated[Literal["test", "dev"], typer.Option(help="On which text.")] = "test",
+    json: Annotated[bool, typer.Option("--json", help="Print all results as JSON instead.")] = False,
+) -> None:
+    """Print the paper's table: rows are language pairs, columns systems, with deltas and significance.
+
+    Example: `dpe table runs/softloc-en-et runs/softloc-et-en`
+    """
+    from dpe.evaluation.tables import print_tables, to_json
+    from dpe.pipeline.paper_table import paper_tables
+    from dpe.pipeline.results import read_results
+
+    results = [read_results(path) for path in runs]
+    if json:
+        print(to_json(results))
+    else:
+        print_tables(paper_tables(results, metric=metric, text=text))

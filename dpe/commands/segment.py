@@ -1,0 +1,226 @@
+"""Commands that use a trained segmenter on whole texts: segment, score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from dpe.commands.options import Device, OutFile, Seed
+from dpe.errors import UserError
+from dpe.progress import Progress
+
+if TYPE_CHECKING:
+    from dpe.inference.corpus_run import CorpusText
+    from dpe.inference.line_answers import CutSettings, LineCutter, LineScorer, SourceCutting
+
+SegmenterDirectory = Annotated[
+    Path, typer.Option("--segmenter", metavar="DIR", help="What train-segmenter made.")
+]
+SourceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--source", metavar="FILE", help="Source side, plain, .gz or .xz; none for an LM segmenter."
+    ),
+]
+TargetFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--target",
+        metavar="FILE",
+        help="Target side; if both are absent, standard input: lines of source, tab, target "
+        "(of the target alone for an LM segmenter).",
+    ),
+]
+SourceDropout = Annotated[
+    float, typer.Option(min=0.0, max=1.0, help="Cut the source by BPE dropout of this --epoch first.")
+]
+Epoch = Annotated[int, typer.Option(min=0, help="Another epoch gives other random cuts.")]
+BatchCharacters = Annotated[
+    int | None,
+    typer.Option(min=1, help="Target characters computed at once. [default: 8000]", show_default=False),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Processes of one thread each. [default: one per core; 1 on a GPU or for a short text]",
+        show_default=False,
+    ),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Start over, whatever is at --out and whatever made it.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command("segment")(segment)
+    app.command("score")(score)
+
+
+def segment(
+    context: typer.Context,
+    *,
+    segmenter: SegmenterDirectory,
+    source: SourceFile = None,
+    target: TargetFile = None,
+    out: OutFile = None,
+    mode: Annotated[
+        Literal["best", "sample", "n-best"],
+        typer.Option(help="The best cut, random cuts from the posterior, or the n best."),
+    ] = "best",
+    n: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="Cuts of a line. [default: 5 for n-best, 1 for sample]"),
+    ] = None,
+    temperature: Annotated[
+        float, typer.Option(help="For sample: divides the scores; below 1 keeps closer to the best cut.")
+    ] = 1.0,
+    source_dropout: SourceDropout = 0.0,
+    seed: Seed = 1,
+    epoch: Epoch = 0,
+    format: Annotated[
+        Literal["pieces", "subword-nmt", "ids", "jsonl"],
+        typer.Option(help="How cuts are written; several cuts of a line are separated by tabs."),
+    ] = "pieces",
+    batch_characters: BatchCharacters = None,
+    workers: Workers = None,
+    device: Device = "auto",
+    force: Force = False,
+) -> None:
+    """Cut a text with a trained segmenter. One line in, one line out.
+
+    The result is the same for any number of workers. Killed and started again with the same arguments it
+    goes on where it stopped (`OUT.partial`, `.OUT.dpe.json`); a finished output is not overwritten by another
+    configuration unless --force says so. With --source-dropout 0.05 and --epoch 0, 1, 2... it is the paper's
+    on-the-fly DPE; with 0 its fixed DPE.
+
+    A line of more than 2,000 characters is read in windows, each with the 1,000 characters before it (and
+    the 2,000 source pieces around the same place); its words are still cut exactly.
+
+    Example: `dpe segment --segmenter segmenter --source train.en --target train.fi --out train.dpe.fi`
+    """
+    from dpe.inference.line_answers import CutSettings, LineCutter, SourceCutting
+
+    if not temperature > 0:
+        raise UserError(f"--temperature is {temperature}; give a number above 0.")
+    count = {"best": 1, "sample": n or 1, "n-best": n or 5}[mode]
+    settings = CutSettings(
+        mode=mode,
+        n=count,
+        temperature=temperature,
+        format=format,
+        source=SourceCutting(dropout=source_dropout, seed=seed, epoch=epoch),
+    )
+    _run(
+        context.obj,
+        LineCutter,
+        segmenter,
+        settings,
+        text=_text(segmenter, source, target),
+        out=out,
+        batch_characters=batch_characters,
+        workers=workers,
+        device=device,
+        force=force,
+    )
+
+
+def score(
+    context: typer.Context,
+    *,
+    segmenter: SegmenterDirectory,
+    source: SourceFile = None,
+    target: TargetFile = None,
+    out: OutFile = None,
+    source_dropout: SourceDropout = 0.0,
+    seed: Seed = 1,
+    epoch: Epoch = 0,
+    batch_characters: BatchCharacters = None,
+    workers: Workers = None,
+    device: Device = "auto",
+    force: Force = False,
+) -> None:
+    """Exact log-probability of every line, summed over all its cuts. One line in, one line out.
+
+    Columns: log p(y | x), characters (of the normalised line, and one for its end), unknown characters
+    (which the model takes for one class), bits per character. The totals go to standard error.
+
+    Example: `dpe score --segmenter segmenter --source test.en --target test.fi --out test.scores.tsv`
+    """
+    from dpe.inference.line_answers import LineScorer, SourceCutting
+
+    progress: Progress = context.obj
+    totals = _run(
+        progress,
+        LineScorer,
+        segmenter,
+        SourceCutting(dropout=source_dropout, seed=seed, epoch=epoch),
+        text=_text(segmenter, source, target),
+        out=out,
+        batch_characters=batch_characters,
+        workers=workers,
+        device=device,
+        force=force,
+    )
+    if totals:
+        bits = -totals["log_probability"] / math.log(2) / totals["characters"]
+        progress.say(
+            f"log p(y | x) {totals['log_probability']:,.2f}, {bits:.4f} bits per character, "
+            f"{totals['characters']:,} characters, {totals['unknown']:,} unknown"
+        )
+
+
+def _text(segmenter: Path, source: Path | None, target: Path | None) -> CorpusText:
+    """The text to read; a source must be given if, and only if, the segmenter was trained with one."""
+    from dpe.inference.corpus_run import CorpusText
+    from dpe.training.checkpoint import read_settings
+
+    has_source = bool(read_settings(segmenter, "segmenter")["source"])
+    if source is not None and not has_source:
+        raise UserError(f"{segmenter} was trained without a source; leave --source out.")
+    if source is None and target is not None and has_source:
+        raise UserError(f"{segmenter} was trained with a source; give --source too.")
+    return CorpusText(source, target, has_source)
+
+
+def _run(
+    progress: Progress,
+    answerer: type[LineCutter] | type[LineScorer],
+    segmenter: Path,
+    settings: CutSettings | SourceCutting,
+    *,
+    text: CorpusText,
+    out: Path | None,
+    batch_characters: int | None,
+    workers: int | None,
+    device: str,
+    force: bool,
+) -> Mapping[str, float]:
+    """Ask about every line; gives the sums over all lines."""
+    from functools import partial
+
+    from dpe.inference.corpus_run import CorpusRun
+    from dpe.inference.segmenter import BATCH_CHARACTERS, fingerprint
+    from dpe.training.processes import choose_device
+    from dpe.version import __version__
+
+    chosen = choose_device(device)
+    budget = batch_characters or BATCH_CHARACTERS
+    configuration = settings.configuration() | {
+        "version": __version__,
+        "segmenter": fingerprint(segmenter),
+        "batch_characters": budget,
+        "device": chosen.type,
+    }
+    run = CorpusRun(
+        make=partial(answerer, segmenter, settings, device=str(chosen), batch_characters=budget),  # type: ignore[arg-type]
+        workers=1 if workers is None and chosen.type == "cuda" else workers,
+        batch_characters=budget,
+        progress=progress,
+    )
+    return run.write(text, out, configuration, force=force).totals

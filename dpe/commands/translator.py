@@ -1,0 +1,255 @@
+"""Commands of the translator: train-translator, translate, export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dpe.commands.options import Device, InputFile, OutFile, Seed, VocabularyFile
+from dpe.progress import QUIET, Progress
+
+SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
+TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
+Preset = Annotated[
+    Literal["tiny", "small", "base"],
+    typer.Option(
+        help="Size of the network and its training; base is the paper's. Other options override it."
+    ),
+]
+TranslatorDirectory = Annotated[
+    Path, typer.Option("--translator", metavar="DIR", help="What train-translator made.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command("train-translator")(train_translator)
+    app.command("translate")(translate)
+    app.command("export")(export)
+
+
+def train_translator(
+    context: typer.Context,
+    *,
+    vocab: VocabularyFile,
+    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")],
+    target: Annotated[Path, typer.Option(metavar="FILE", help="Target side of the training text.")],
+    dev_source: Annotated[Path, typer.Option(metavar="FILE", help="Source side.")],
+    dev_target: Annotated[Path, typer.Option(metavar="FILE", help="Target side of the development text.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where the translator goes; resumes what is there.")
+    ],
+    source_method: Annotated[SourceMethod, typer.Option(help="How the source is cut.")] = "bpe",
+    target_method: Annotated[
+        TargetMethod,
+        typer.Option(
+            help="How the target is cut. dpe: by the segmenter, anew for every cut of the source; "
+            "dpe-fixed: by the segmenter, once, given the plain source."
+        ),
+    ] = "bpe",
+    segmenter: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="What train-segmenter made, for dpe and dpe-fixed."),
+    ] = None,
+    bpe_dropout: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Of the cuts, where a method is bpe-dropout.")
+    ] = 0.05,
+    unigram_alpha: Annotated[
+        float, typer.Option(min=0.0, help="Sharpness of the drawn cuts, where a method is unigram.")
+    ] = 0.2,
+    unigram_nbest: Annotated[int, typer.Option(help="Draw among this many best cuts; -1 is all.")] = -1,
+    target_sampling: Annotated[
+        float | None,
+        typer.Option(metavar="T", help="dpe: draw cuts from the posterior at this temperature."),
+    ] = None,
+    cut_seed: Annotated[int, typer.Option(help="Of all random cuts; --seed is the network's.")] = 1,
+    cuts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where the segmenter's cuts are kept; translators may share it. [default: OUT/cuts]",
+        ),
+    ] = None,
+    cut_workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that cut. [default: one per core; 1 on a GPU]"),
+    ] = None,
+    moses: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="LANG LANG",
+            help="The text is tokenised by Moses' rules for these languages; translate does it by itself.",
+        ),
+    ] = None,
+    preset: Preset = "small",
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over the text. [default: the preset's]")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Updates; alone or beside --epochs.")] = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of a side in a batch. [default: the preset's]")
+    ] = None,
+    accumulate: Annotated[
+        int | None, typer.Option(min=1, help="Batches in one update. [default: the preset's]")
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(min=0.0, help="[default: the preset's]")] = None,
+    warmup: Annotated[
+        int | None, typer.Option(min=0, help="Updates of rising rate. [default: the preset's]")
+    ] = None,
+    dropout: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Of the network. [default: the preset's]")
+    ] = None,
+    label_smoothing: Annotated[float, typer.Option(min=0.0, max=1.0, help="0 is none.")] = 0.1,
+    max_tokens: Annotated[
+        int, typer.Option(min=1, help="Leave lines of more pieces on a side out of training.")
+    ] = 256,
+    seed: Seed = 1,
+    device: Device = "auto",
+    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 on a GPU.")] = False,
+    save_minutes: Annotated[
+        float, typer.Option(min=0.0, help="Save at least this often, beside every epoch's end.")
+    ] = 5.0,
+    average: Annotated[int, typer.Option(min=1, help="Try the mean of the last N epochs' weights.")] = 1,
+    patience: Annotated[
+        int | None, typer.Option(min=1, help="Stop after N epochs without a better development BLEU.")
+    ] = None,
+) -> None:
+    """Train a subword transformer on text cut by any method; the best on development BLEU is kept.
+
+    Started again with the same --out it goes on from its last save. Many processes:
+    `torchrun --nproc-per-node 2 -m dpe train-translator ...`
+
+    Example: `dpe train-translator --vocab vocab.model --source train.en --target train.fi
+    --dev-source dev.en --dev-target dev.fi --source-method bpe-dropout --target-method dpe
+    --segmenter segmenter --preset tiny --out translator`
+    """
+    from dataclasses import replace
+
+    from dpe.inference.corpus_cutter import SegmenterCutter
+    from dpe.text.corpus import ParallelText
+    from dpe.text.vocabulary import Vocabulary
+    from dpe.training.presets import TRANSLATOR_PRESETS
+    from dpe.training.processes import join_processes, leave_processes
+    from dpe.training.trainer import Stopping
+    from dpe.training.translator_training import TranslatorSettings
+    from dpe.training.translator_training import train_translator as train
+
+    chosen = TRANSLATOR_PRESETS[preset]
+    training = {"accumulate": accumulate, "learning_rate": learning_rate, "warmup": warmup}
+    given = {name: value for name, value in training.items() if value is not None}
+    settings = TranslatorSettings(
+        network=chosen.network if dropout is None else replace(chosen.network, dropout=dropout),
+        training=replace(chosen.training, **given, seed=seed, bf16=bf16),  # type: ignore[arg-type]
+        batch=batch_tokens or chosen.batch,
+        label_smoothing=label_smoothing,
+        source_method=source_method,
+        target_method=target_method,
+        bpe_dropout=bpe_dropout,
+        unigram_alpha=unigram_alpha,
+        unigram_nbest=unigram_nbest,
+        target_sampling=target_sampling,
+        cut_seed=cut_seed,
+        max_tokens=max_tokens,
+        moses=moses,
+    )
+    default_epochs = None if steps is not None else chosen.epochs
+    processes = join_processes(device)
+    progress: Progress = context.obj if processes.first else Progress(QUIET)
+    cutter = None
+    if segmenter is not None:
+        cutter = SegmenterCutter(
+            segmenter, source=source, target=target, device=device, workers=cut_workers, progress=progress
+        )
+    train(
+        out,
+        Vocabulary.load(vocab),
+        ParallelText.open(source, target, cache=out / "cache"),
+        ParallelText.open(dev_source, dev_target, cache=out / "cache"),
+        settings=settings,
+        stopping=Stopping(epochs=epochs or default_epochs, steps=steps, patience=patience, average=average),
+        processes=processes,
+        progress=progress,
+        bleu=_bleu,
+        cutter=cutter,
+        cuts=cuts,
+        save_seconds=60 * save_minutes,
+    )
+    if processes.first:
+        _draw_curve(out)
+    leave_processes(processes)
+
+
+def translate(
+    context: typer.Context,
+    *,
+    translator: TranslatorDirectory,
+    file: InputFile = None,
+    out: OutFile = None,
+    beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept at every step; 1 is greedy.")] = 5,
+    length_penalty: Annotated[
+        float, typer.Option(help="Scores are divided by length to this power; above 1 prefers longer ones.")
+    ] = 1.0,
+    n_best: Annotated[
+        int,
+        typer.Option(min=1, help="Above 1: N lines for each, of line number, score and translation (TSV)."),
+    ] = 1,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Source pieces decoded at once.")] = 4000,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Batches decoded in parallel. [default: one per core]")
+    ] = None,
+    int8: Annotated[bool, typer.Option("--int8", help="Compute in 8 bits: faster, not quite equal.")] = False,
+) -> None:
+    """Translate text. One line in, one line out; an empty line stays empty.
+
+    Example: `dpe translate --translator translator < test.en > test.fi`
+    """
+    from dpe.inference.translator import Search, Translator
+    from dpe.text.corpus import read_lines, write_lines
+
+    progress: Progress = context.obj
+    search = Search(beam=beam, length_penalty=length_penalty, n_best=n_best, batch_tokens=batch_tokens)
+    model = Translator.load(translator, int8=int8, threads=threads)
+
+    def translated() -> Iterator[str]:
+        found = model.stream(read_lines(file), search)
+        for number, translations in enumerate(progress.track(found, "translating")):
+            if n_best == 1:
+                yield translations[0].text
+            else:
+                yield from (f"{number + 1}\t{score:.4f}\t{text}" for text, score in translations)
+
+    write_lines(out, translated())
+
+
+def export(
+    context: typer.Context,
+    *,
+    translator: TranslatorDirectory,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A new directory.")],
+    to: Annotated[Literal["ctranslate2"], typer.Option(help="The only format so far.")] = "ctranslate2",
+    int8: Annotated[bool, typer.Option("--int8", help="Store 8-bit weights: a quarter of the size.")] = False,
+) -> None:
+    """Write a translator for use without dpe; README.md there has the five lines that translate a sentence.
+
+    Example: `dpe export --translator translator --to ctranslate2 --int8 --out deployed`
+    """
+    from dpe.inference.deployment import export_translator
+
+    export_translator(translator, out, int8=int8)
+    progress: Progress = context.obj
+    progress.say(f"{out}: a {to} model, its vocabulary, and README.md")
+
+
+def _bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    from dpe.evaluation.scores import Translation, score
+
+    return score(Translation("dev", list(hypotheses)), references).bleu
+
+
+def _draw_curve(out: Path) -> None:
+    from dpe.evaluation.plots import draw_training_curve
+
+    draw_training_curve(out / "training.jsonl", out / "training.png")

@@ -1,0 +1,1 @@
+"""The web page: a sentence pair in, its lattice out."""

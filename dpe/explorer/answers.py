@@ -1,0 +1,209 @@
+"""What the page shows about a sentence pair, computed in one pass of the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from threading import Lock
+
+from dpe.errors import UserError
+from dpe.explorer.lattices import WordEdges, sentence_edges
+from dpe.explorer.messages import (
+    LARGEST_N_BEST,
+    LONGEST_TEXT,
+    Answer,
+    Cut,
+    Edge,
+    Example,
+    Question,
+    SegmenterInfo,
+    Setup,
+    Word,
+)
+from dpe.inference import scored_batch
+from dpe.inference.scored_batch import ScoredBatch
+from dpe.inference.segmentation import Posterior, Segmentation, WordPosterior, piece_offsets
+from dpe.inference.segmenter import Segmenter
+from dpe.text.corpus import Pair
+from dpe.text.segmenters import Draw
+from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.training.segmenter_training import source_segmenter
+from dpe.version import __version__
+
+
+class TooLong(UserError):
+    """A text beyond the limit."""
+
+
+class Explorer:
+    """Some segmenters by name, and pairs to begin with.
+
+    Answers questions one after the other, whoever asks, so that a busy page cannot exhaust the machine.
+    """
+
+    def __init__(self, segmenters: Mapping[str, Segmenter], examples: Sequence[Pair] = ()) -> None:
+        if not segmenters:
+            raise UserError("There is no segmenter to explore; give at least one.")
+        self._segmenters = dict(segmenters)
+        self._examples = [Example(source=pair.source, target=pair.target) for pair in examples]
+        self._one_at_a_time = Lock()
+
+    def setup(self) -> Setup:
+        """What the page needs to know before the first question."""
+        infos = [
+            SegmenterInfo(
+                name=name,
+                has_source=segmenter.has_source,
+                can_drop=segmenter.has_source and segmenter.vocabulary.type == "bpe",
+                pieces=len(segmenter.vocabulary),
+            )
+            for name, segmenter in self._segmenters.items()
+        ]
+        return Setup(
+            version=__version__,
+            segmenters=infos,
+            examples=self._examples,
+            longest_text=LONGEST_TEXT,
+            largest_n_best=LARGEST_N_BEST,
+        )
+
+    def answer(self, question: Question) -> Answer:
+        """Everything about one pair; a mistake in the question is a `UserError`."""
+        name = question.segmenter or next(iter(self._segmenters))
+        if name not in self._segmenters:
+            raise UserError(
+                f"There is no segmenter {name!r}; those loaded are {', '.join(self._segmenters)}."
+            )
+        segmenter = self._segmenters[name]
+        _check(question, segmenter)
+        pieces = _source_pieces(question, segmenter.vocabulary)
+        example = segmenter.example(0, pieces, question.target)
+
+        def describe(batch: ScoredBatch) -> list[Answer]:
+            return [_describe(batch, segmenter, question, name, pieces)]
+
+        with self._one_at_a_time:
+            return segmenter.answers([example], describe)[0]
+
+
+def _check(question: Question, segmenter: Segmenter) -> None:
+    """Refuses what cannot be cut, and what would take too long."""
+    segmenter.refuse_wrong_source(given=question.source is not None)
+    for side, text in (("source", question.source), ("target", question.target)):
+        if text is None:
+            continue
+        _refuse_long(side, text)
+        if "\n" in text or "\r" in text:
+            raise UserError(f"The {side} has a line break; give one line.")
+        marked = segmenter.vocabulary.normalize(text)
+        _refuse_long(f"normalised {side}", marked[1:])
+        if not marked.strip("\u2581 "):
+            raise UserError(f"The {side} is empty; type a sentence.")
+
+
+def _refuse_long(side: str, text: str) -> None:
+    if len(text) > LONGEST_TEXT:
+        raise TooLong(
+            f"The {side} has {len(text):,} characters, and {LONGEST_TEXT:,} is the most that can be shown; "
+            "give a shorter one."
+        )
+
+
+def _source_pieces(question: Question, vocabulary: Vocabulary) -> list[str] | None:
+    """The source as cut: with dropout as `dpe segment --source-dropout P --epoch DRAW` cuts a first line."""
+    if question.source is None:
+        return None
+    cut = source_segmenter(vocabulary, question.source_dropout).cut
+    return cut(question.source, Draw(epoch=question.draw))
+
+
+def _describe(
+    batch: ScoredBatch, segmenter: Segmenter, question: Question, name: str, source: list[str] | None
+) -> Answer:
+    (posterior,), (score,) = batch.posterior(), segmenter.batch_scores(batch)
+    vocabulary = segmenter.vocabulary
+    return Answer(
+        segmenter=name,
+        normalized=posterior.text,
+        source_words=None if source is None else by_word(split_words("".join(source)), source),
+        source_dropout=question.source_dropout,
+        draw=question.draw,
+        own_cut_method="BPE" if vocabulary.type == "bpe" else "unigram",
+        words=_words(batch, posterior, vocabulary, vocabulary.encode(question.target)),
+        n_best=[_cut(cut, posterior) for cut in batch.n_best(question.n_best)[0]],
+        entropy=posterior.entropy,
+        log_probability=posterior.log_partition,
+        bits_per_character=score.bits_per_character,
+        unknown_characters=score.unknown,
+    )
+
+
+def _cut(cut: scored_batch.Cut, posterior: Posterior) -> Cut:
+    words = by_word([word.word for word in posterior.words], cut.pieces)
+    probability = Segmentation(cut.pieces, (), cut.score, posterior.log_partition).probability
+    return Cut(words=words, probability=probability, score=cut.score)
+
+
+def _words(
+    batch: ScoredBatch, posterior: Posterior, vocabulary: Vocabulary, own_cut: Sequence[str]
+) -> list[Word]:
+    (best,) = batch.best()
+    texts = [word.word for word in posterior.words]
+    columns = (
+        posterior.words,
+        accumulate(map(len, texts[:-1]), initial=0),
+        by_word(texts, best.pieces),
+        by_word(texts, own_cut),
+        best.word_scores,
+        sentence_edges(batch),
+    )
+    return [
+        Word(
+            word=word.word,
+            offset=offset,
+            best=pieces,
+            best_probability=_probability(score, word),
+            own_cut=own,
+            differs=pieces != own,
+            boundaries=list(word.boundaries),
+            entropy=word.entropy,
+            edges=_edges(word.word, found, vocabulary),
+            edges_left_out=found.left_out,
+        )
+        for word, offset, pieces, own, score, found in zip(*columns, strict=True)
+    ]
+
+
+def _edges(word: str, found: WordEdges, vocabulary: Vocabulary) -> list[Edge]:
+    return [
+        Edge(
+            piece=word[edge.start : edge.end],
+            start=edge.start,
+            end=edge.end,
+            probability=edge.probability,
+            score=edge.score,
+            on_best_path=edge.on_best_path,
+            unknown=edge.piece == vocabulary.unk_id,
+        )
+        for edge in found.edges
+    ]
+
+
+def _probability(score: float, word: WordPosterior) -> float:
+    return math.exp(min(score - word.log_partition, 0.0))  # rounding must not lead above 1
+
+
+def by_word(words: Sequence[str], pieces: Sequence[str]) -> list[list[str]]:
+    """The pieces of each word. A run of unknown characters may reach over words, and is parted there."""
+    text, offsets, first = "".join(words), piece_offsets(tuple(pieces)), 0
+    result: list[list[str]] = []
+    for begin, end in piece_offsets(tuple(words)):
+        parts = []
+        while first < len(offsets) and offsets[first][0] < end:
+            parts.append(text[max(offsets[first][0], begin) : min(offsets[first][1], end)])
+            if offsets[first][1] > end:
+                break
+            first += 1
+        result.append(parts)
+    return result

@@ -1,0 +1,78 @@
+"""The edges of every word of a sentence, with what the model and the posterior say of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpe.inference.scored_batch import ScoredBatch
+from dpe.segmentation import dynamic_program
+from dpe.segmentation.lattice import Bucket
+
+# Arcs off the best path that are worth a browser's time, in a whole sentence.
+MOST_OTHERS = 3_000
+
+
+class ScoredEdge(NamedTuple):
+    """One piece over one span of a word."""
+
+    start: int
+    end: int
+    piece: int  # its id
+    score: float
+    probability: float
+    on_best_path: bool
+
+
+@dataclass(frozen=True)
+class WordEdges:
+    """The edges of a word by start, then end, and how many improbable ones are not among them."""
+
+    edges: list[ScoredEdge]
+    left_out: int
+
+
+def sentence_edges(batch: ScoredBatch, *, most_others: int = MOST_OTHERS) -> list[WordEdges]:
+    """The edges of the words of a batch's only sentence, in the order of the words.
+
+    All edges on the best path are there, and of the others the `most_others` most probable of the sentence,
+    so that a word of a thousand characters stays small enough to be drawn.
+    """
+    (example,) = batch.examples
+    by_word: list[list[ScoredEdge]] = [[] for _ in example.words]
+    for bucket, (scores, lengths) in zip(batch._lattice.buckets, batch._edges(), strict=True):
+        for row, edge in _bucket_edges(bucket, scores, lengths):
+            by_word[int(bucket.words[row])].append(edge)
+    least = _least_probability(by_word, most_others)
+    kept = [[edge for edge in edges if edge.on_best_path or edge.probability >= least] for edges in by_word]
+    return [WordEdges(own, len(all_) - len(own)) for own, all_ in zip(kept, by_word, strict=True)]
+
+
+def _bucket_edges(bucket: Bucket, scores: Tensor, lengths: Tensor) -> list[tuple[int, ScoredEdge]]:
+    """Every edge of a bucket with its word's row in it; a word's edges come by start, then span."""
+    marginals = dynamic_program.edge_marginals(scores, lengths)  # [word, start, span]
+    begun = dynamic_program.best(scores, lengths).boundaries.cpu().numpy()  # [word, position]
+    cells = torch.nonzero(bucket.mask(), as_tuple=True)
+    columns = (*cells, bucket.ids()[cells], scores[cells], marginals[cells].clamp(max=1.0))
+    found = []
+    for word, start, span, piece, score, probability in zip(*(c.tolist() for c in columns), strict=True):
+        end = start + span + 1
+        step = _is_step(begun[word], start, end)
+        found.append((word, ScoredEdge(start, end, piece, score, probability, step)))
+    return found
+
+
+def _is_step(boundaries: NDArray[np.bool_], start: int, end: int) -> bool:
+    """Whether a cut with these boundaries goes from start to end in one piece."""
+    return bool(boundaries[start] and boundaries[end] and not boundaries[start + 1 : end].any())
+
+
+def _least_probability(by_word: list[list[ScoredEdge]], most_others: int) -> float:
+    """The probability from which on edges off the best path are kept."""
+    others = sorted((e.probability for edges in by_word for e in edges if not e.on_best_path), reverse=True)
+    return others[most_others - 1] if len(others) > most_others else 0.0

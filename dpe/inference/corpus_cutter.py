@@ -1,0 +1,61 @@
+"""A segmenter that cuts one training text again and again, for a translator that learns from its cuts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from dpe.inference.corpus_run import CorpusRun, CorpusText
+from dpe.inference.line_answers import CutSettings, LineCutter, SourceCutting
+from dpe.inference.segmenter import BATCH_CHARACTERS, fingerprint
+from dpe.progress import Progress
+from dpe.training.checkpoint import read_settings
+from dpe.training.processes import choose_device
+from dpe.training.target_cuts import Cutting
+
+
+class SegmenterCutter:
+    """Cuts the target side of two files given the source side, as `dpe segment` does.
+
+    A segmenter without a source does not read it. On a CPU it runs in `workers` processes: unless given, in
+    one per core, but in this one alone if the text is short.
+    """
+
+    def __init__(
+        self,
+        segmenter: Path,
+        *,
+        source: Path,
+        target: Path,
+        device: str = "cpu",
+        workers: int | None = None,
+        progress: Progress,
+    ) -> None:
+        settings = read_settings(segmenter, "segmenter")
+        self.has_source: bool = settings["source"]
+        self.vocabulary_fingerprint: str = settings["vocabulary"]
+        self._segmenter, self._progress = segmenter, progress
+        self._text = CorpusText(source if self.has_source else None, target, self.has_source)
+        self._device = choose_device(device)
+        self._workers = 1 if workers is None and self._device.type == "cuda" else workers
+        self.fingerprint = fingerprint(segmenter)
+
+    def cut(self, out: Path, cutting: Cutting) -> None:
+        """Write the pieces of every target line to `out`; goes on with what a killed one left."""
+        settings = CutSettings(
+            mode="best" if cutting.temperature is None else "sample",
+            temperature=cutting.temperature or 1.0,
+            source=SourceCutting(dropout=cutting.dropout, seed=cutting.seed, epoch=cutting.epoch),
+        )
+        make = partial(
+            LineCutter,
+            self._segmenter,
+            settings,
+            device=str(self._device),
+            batch_characters=BATCH_CHARACTERS,
+        )
+        run = CorpusRun(
+            make=make, workers=self._workers, batch_characters=BATCH_CHARACTERS, progress=self._progress
+        )
+        run.write(self._text, out, {"cutter": self.fingerprint, **asdict(cutting)}, force=False)

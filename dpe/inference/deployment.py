@@ -1,0 +1,43 @@
+"""A trained translator as a directory that runs without dpe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpe.errors import UserError
+from dpe.inference.ctranslate2_export import export_model, whole_directory
+from dpe.inference.translator import load_model, load_vocabulary
+from dpe.training.checkpoint import VOCABULARY, read_settings
+
+_README = """\
+# A translation model for CTranslate2
+
+Run in this directory, with the packages `ctranslate2` and `sentencepiece`:
+
+```python
+import ctranslate2, sentencepiece
+vocabulary = sentencepiece.SentencePieceProcessor(model_file="{vocabulary}")
+translator = ctranslate2.Translator(".", compute_type="{compute_type}")
+best = translator.translate_batch([vocabulary.id_to_piece(vocabulary.encode("Hello."))], beam_size=5)
+print(vocabulary.decode(best[0].hypotheses[0]))
+```
+"""
+_MOSES = """
+The model was trained on text tokenised by Moses' rules: tokenise the source ({}), and detokenise the
+translation ({}), for instance with the package `sacremoses`.
+"""
+
+
+def export_translator(directory: Path, out: Path, *, int8: bool) -> None:
+    """Write a CTranslate2 model, its vocabulary and a README with the five lines that use them."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} exists already; give another --out, or remove it.")
+    settings = read_settings(directory, "translator")
+    vocabulary = load_vocabulary(directory)
+    readme = _README.format(vocabulary=VOCABULARY, compute_type="int8" if int8 else "float32")
+    if settings["moses"]:
+        readme += _MOSES.format(*settings["moses"])
+    with whole_directory(out) as aside:
+        export_model(load_model(directory), vocabulary, aside, int8=int8)
+        vocabulary.save(aside / VOCABULARY)
+        (aside / "README.md").write_text(readme, encoding="utf-8")

@@ -1,0 +1,206 @@
+"""What is written about each line of a corpus: its cuts, or its probability.
+
+A line of JSON (`jsonl`) about the best cut of a sentence:
+
+    {"pieces": [...], "offsets": [[0, 4], ...], "score": ..., "probability": ..., "log_partition": ...,
+     "entropy": ..., "boundary_probabilities": [...],
+     "words": [{"offset": 0, "word": "...", "log_partition": ..., "entropy": ...,
+                "boundary_probabilities": [...], "pieces": [...], "score": ..., "probability": ...}, ...]}
+
+There is one boundary probability after each character; offsets count the characters of the normalised line.
+Scores are natural logarithms, entropies are in nats; the score and the log partition of a sentence include
+its end. In the modes `n-best` and `sample` the pieces, offsets, score and probability of each cut stand in a
+list under "cuts", and a word has no pieces, score and probability.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from dpe.inference.scored_batch import Cut, Drawing, ScoredBatch
+from dpe.inference.segmentation import Posterior, Score, Segmentation, WordPosterior
+from dpe.inference.segmenter import Segmenter
+from dpe.model.batching import MixedExample
+from dpe.text.corpus import Pair
+from dpe.text.formats import format_pieces
+from dpe.text.segmenters import Draw
+from dpe.training.segmenter_training import source_segmenter
+
+Mode = Literal["best", "sample", "n-best"]
+Format = Literal["pieces", "subword-nmt", "ids", "jsonl"]
+
+
+class Lines(NamedTuple):
+    """Some lines of a corpus, with their numbers in it."""
+
+    numbers: Sequence[int]
+    pairs: Sequence[Pair]
+
+
+class Answers(NamedTuple):
+    """What is written about these lines, in their order, and sums over them."""
+
+    lines: list[str]
+    totals: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceCutting:
+    """How sources are cut: BPE dropout of this epoch, or the vocabulary's own cut if it is 0."""
+
+    dropout: float = 0.0
+    seed: int = 1
+    epoch: int = 0
+
+    def configuration(self) -> dict[str, Any]:
+        """What a record says of it."""
+        return {"command": "score", "source_dropout": self.dropout, "seed": self.seed, "epoch": self.epoch}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutSettings:
+    """Which cuts of a line are written, and how."""
+
+    mode: Mode = "best"
+    n: int = 1
+    temperature: float = 1.0
+    format: Format = "pieces"
+    source: SourceCutting = field(default_factory=SourceCutting)
+
+    def configuration(self) -> dict[str, Any]:
+        """What a record says of it."""
+        own = {"mode": self.mode, "n": self.n, "temperature": self.temperature, "format": self.format}
+        return self.source.configuration() | own | {"command": "segment"}
+
+
+class _LineReader:
+    """A segmenter that computes with one thread, whatever the machine, so that sums are always the same."""
+
+    def __init__(self, directory: Path, source: SourceCutting, *, device: str, batch_characters: int) -> None:
+        torch.set_num_threads(1)
+        self.segmenter = Segmenter.load(directory, device=device, batch_characters=batch_characters)
+        self._source = source
+        self._cut_source = source_segmenter(self.segmenter.vocabulary, source.dropout)
+
+    def examples(self, lines: Lines) -> Iterator[MixedExample]:
+        for number, (source, target) in zip(lines.numbers, lines.pairs, strict=True):
+            pieces = None
+            if source is not None:
+                pieces = self._cut_source.cut(source, Draw(self._source.seed, self._source.epoch, number))
+            yield self.segmenter.example(number, pieces, target)
+
+
+class LineCutter(_LineReader):
+    """Cuts lines. Several cuts of a line are separated by tabs; a list in `jsonl`."""
+
+    def __init__(self, directory: Path, settings: CutSettings, *, device: str, batch_characters: int) -> None:
+        super().__init__(directory, settings.source, device=device, batch_characters=batch_characters)
+        self._settings = settings
+        self._drawing = Drawing(
+            n=settings.n,
+            seed=settings.source.seed,
+            epoch=settings.source.epoch,
+            temperature=settings.temperature,
+        )
+
+    def __call__(self, lines: Lines) -> Answers:
+        answer = self._json_lines if self._settings.format == "jsonl" else self._plain_lines
+        return Answers(self.segmenter.answers(self.examples(lines), answer), {})
+
+    def _cuts(self, batch: ScoredBatch) -> list[list[Cut]]:
+        if self._settings.mode == "best":
+            return [[cut] for cut in batch.best()]
+        if self._settings.mode == "n-best":
+            return batch.n_best(self._settings.n)
+        return batch.sample(self._drawing)
+
+    def _plain_lines(self, batch: ScoredBatch) -> list[str]:
+        return ["\t".join(map(self._written, cuts)) for cuts in self._cuts(batch)]
+
+    def _written(self, cut: Cut) -> str:
+        form = self._settings.format
+        assert form != "jsonl"
+        return format_pieces(list(cut.pieces), form, self.segmenter.vocabulary)
+
+    def _json_lines(self, batch: ScoredBatch) -> list[str]:
+        describe = _describe_best if self._settings.mode == "best" else _describe_several
+        rows = zip(self._cuts(batch), batch.posterior(), strict=True)
+        return [json.dumps(describe(*row), ensure_ascii=False) for row in rows]
+
+
+class LineScorer(_LineReader):
+    """Writes log p(y | x), characters with the end of sentence, unknown ones, bits per character."""
+
+    def __call__(self, lines: Lines) -> Answers:
+        scores = self.segmenter.answers(self.examples(lines), self.segmenter.batch_scores)
+        totals = {
+            "log_probability": sum(score.log_probability for score in scores),
+            "characters": sum(score.characters for score in scores),
+            "unknown": sum(score.unknown for score in scores),
+        }
+        return Answers([_score_line(score) for score in scores], totals)
+
+
+def _score_line(score: Score) -> str:
+    return f"{score.log_probability:.6f}\t{score.characters}\t{score.unknown}\t{score.bits_per_character:.6f}"
+
+
+def _describe_best(cuts: list[Cut], posterior: Posterior) -> dict[str, Any]:
+    """A sentence with its best cut, whole and word by word."""
+    (cut,) = cuts
+    described = _describe_cut(cut, posterior) | _describe_posterior(posterior)
+    for word, about, score in zip(posterior.words, described["words"], cut.word_scores, strict=True):
+        begin, end = about["offset"], about["offset"] + len(word.word)
+        # Only a run of unknown characters can reach over the border of a word.
+        parts = (posterior.text[max(a, begin) : min(b, end)] for a, b in described["offsets"])
+        probability = math.exp(min(score - word.log_partition, 0.0))
+        about["pieces"] = [part for part in parts if part]
+        about.update(_shortened({"score": score, "probability": probability}))
+    return described
+
+
+def _describe_several(cuts: list[Cut], posterior: Posterior) -> dict[str, Any]:
+    """A sentence with several cuts."""
+    return {"cuts": [_describe_cut(cut, posterior) for cut in cuts]} | _describe_posterior(posterior)
+
+
+def _describe_cut(cut: Cut, posterior: Posterior) -> dict[str, Any]:
+    whole = Segmentation(cut.pieces, (), cut.score, posterior.log_partition)
+    about = {"score": cut.score, "probability": whole.probability}
+    return {"pieces": cut.pieces, "offsets": whole.offsets} | _shortened(about)
+
+
+def _describe_posterior(posterior: Posterior | WordPosterior) -> dict[str, Any]:
+    """What does not depend on a cut, about a sentence or a word."""
+    about = {
+        "log_partition": posterior.log_partition,
+        "entropy": posterior.entropy,
+        "boundary_probabilities": posterior.boundaries,
+    }
+    if isinstance(posterior, WordPosterior):
+        return {"word": posterior.word} | _shortened(about)
+    offsets = accumulate((len(word.word) for word in posterior.words), initial=0)
+    words = [
+        {"offset": offset} | _describe_posterior(word)
+        for offset, word in zip(offsets, posterior.words, strict=False)
+    ]
+    return _shortened(about) | {"words": words}
+
+
+def _shortened(values: dict[str, Any]) -> dict[str, Any]:
+    """Numbers to seven digits, which is what single precision knows."""
+    return {key: _short(value) for key, value in values.items()}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    return [_short(item) for item in value] if isinstance(value, tuple) else value

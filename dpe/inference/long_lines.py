@@ -1,0 +1,85 @@
+"""Edge scores of a line of any length in bounded memory.
+
+A line of up to 2,000 characters whose source has up to 2,000 pieces is read by the model as it is. A longer
+one is read in windows: the scores of each window come from a decoder that begins to read 1,000 characters
+before it (positions count from there), and from 2,000 pieces of the source, those that stand proportionally
+where the window does. The dynamic program then runs over the whole words as always, so a cut is still
+exactly the best one under these scores, also for one word of 50,000 characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dpe.model.batching import MixedBatch, MixedExample
+from dpe.model.edge_scores import edge_scores
+from dpe.model.mixed import MixedTransformer
+
+LONGEST = 2_000  # characters, or source pieces, that the model reads at once
+CONTEXT = 1_000  # characters that a window's decoder reads before it
+
+
+class Window(NamedTuple):
+    """Positions whose scores are computed together, and where their decoder begins to read."""
+
+    context: int
+    begin: int
+    end: int
+
+
+def is_long(example: MixedExample) -> bool:
+    """Whether a line is read in windows; it then needs a batch of its own."""
+    source, positions = example.size
+    return source - 1 > LONGEST or positions - 1 > LONGEST
+
+
+def windows(positions: int) -> Iterator[Window]:
+    """Windows that cover positions 0..positions-1 once, none with its context above LONGEST + 1 positions."""
+    begin, end = 0, min(LONGEST + 1, positions)
+    while begin < positions:
+        yield Window(max(0, begin - CONTEXT), begin, end)
+        begin, end = end, min(end + LONGEST - CONTEXT, positions)
+
+
+def long_line_scores(model: MixedTransformer, batch: MixedBatch) -> Tensor:
+    """As `batch_edge_scores`, for a batch of one long line.  # [edge]"""
+    positions, pieces = batch.lattice.edge_positions, batch.lattice.edge_pieces
+    parts = []
+    for window in windows(batch.characters.shape[1]):
+        states = _window_states(model, batch, window)  # [position, width]
+        borders = torch.tensor([window.begin, window.end], device=positions.device)
+        first, last = torch.searchsorted(positions, borders).tolist()
+        scores = edge_scores(
+            states,
+            model.output_weight,
+            positions[first:last] - window.begin,
+            pieces[first:last],
+            excluded=model.excluded_pieces,
+        )
+        parts.append(scores)
+    return torch.cat(parts)
+
+
+def _window_states(model: MixedTransformer, batch: MixedBatch, window: Window) -> Tensor:
+    """States of a window's positions; the begin symbol stands before its context.  # [position, width]"""
+    begin_symbol, read = batch.characters[:, :1], batch.characters[:, window.context + 1 : window.end]
+    source, source_lengths = _source_slice(batch, window)
+    states = model.states(source, source_lengths, torch.cat([begin_symbol, read], dim=1))
+    return states[0, window.begin - window.context :]
+
+
+def _source_slice(batch: MixedBatch, window: Window) -> tuple[Tensor, Tensor] | tuple[None, None]:
+    """The part of the source around the window's own place, with its end of sentence."""
+    source = batch.source
+    if source is None:
+        return None, None
+    size = source.shape[1] - 1  # without the end of sentence
+    length = min(size, LONGEST)
+    middle = size * (window.begin + window.end) // (2 * batch.characters.shape[1])
+    begin = min(max(middle - length // 2, 0), size - length)
+    part = torch.cat([source[:, begin : begin + length], source[:, -1:]], dim=1)  # [1, token]
+    return part, torch.tensor([length + 1])

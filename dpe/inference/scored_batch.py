@@ -1,0 +1,266 @@
+"""A batch of sentences whose edges the model has scored, and exact answers about their cuts.
+
+Here the model meets the dynamic program (the maximum, the draws, the posterior). Answers are found for all
+words of the batch at once and turned into pieces with numpy, not sentence by sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpe.inference.long_lines import is_long, long_line_scores
+from dpe.inference.segmentation import Posterior, WordPosterior
+from dpe.model.batching import MixedCollator, MixedExample
+from dpe.model.mixed import MixedTransformer
+from dpe.segmentation import dynamic_program
+from dpe.segmentation.dynamic_program import Cuts
+from dpe.segmentation.lattice import Bucket, LatticeBatch
+from dpe.segmentation.n_best import sentence_n_best
+from dpe.text.vocabulary import Vocabulary
+from dpe.training.objectives import batch_edge_scores
+
+# Sets the draws of cuts apart from every other draw of the same seed, epoch and line.
+_CUT_STREAM = 0x63757473
+_CELLS_AT_ONCE = 4_000_000  # of the n-best tables and of the draws: tens of megabytes
+
+
+class Cut(NamedTuple):
+    """A cut of a sentence as pieces, its score with the end of sentence, and those of its words without."""
+
+    pieces: tuple[str, ...]
+    score: float
+    word_scores: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """What random cuts depend on, beside the line's number: a draw is a function of these alone."""
+
+    n: int = 1
+    seed: int = 1
+    epoch: int = 0
+    temperature: float = 1.0
+
+    def uniforms(self, line: int, length: int) -> NDArray[np.float64]:
+        """The randomness of a line of so many characters. # [draw, character]"""
+        seed = self.seed % 2**64  # numpy takes no negative seed
+        keys = ([_CUT_STREAM, seed, self.epoch, line, draw] for draw in range(self.n))
+        return np.stack([np.random.default_rng(key).random(length) for key in keys])
+
+
+class ScoredBatch:
+    """Sentences in the order of `examples`, each answered for by the edge scores of its words."""
+
+    def __init__(
+        self, examples: Sequence[MixedExample], lattice: LatticeBatch, scores: Tensor, vocabulary: Vocabulary
+    ) -> None:
+        self.examples = examples
+        self._lattice = lattice
+        # Sums over a sentence lose digits in float32; mps has nothing else.
+        self._scores = scores if scores.device.type == "mps" else scores.double()  # [edge]
+        self._vocabulary = vocabulary
+        self._text = "".join(example.marked for example in examples)
+        words = [len(word) for example in examples for word in example.words]
+        self._word_begins = np.concatenate([[0], np.cumsum(words, dtype=np.int64)])  # in the joined text
+        self._sentence_ends = np.cumsum([len(example.marked) for example in examples], dtype=np.int64)
+
+    @classmethod
+    def of(
+        cls,
+        model: MixedTransformer,
+        collator: MixedCollator,
+        vocabulary: Vocabulary,
+        examples: Sequence[MixedExample],
+    ) -> ScoredBatch:
+        """Let the model score the edges of a batch; a long line must be alone in it."""
+        device = model.output_weight.device
+        batch = collator.collate(examples, epoch=0).to(device)
+        score = long_line_scores if is_long(examples[0]) else batch_edge_scores
+        return cls(examples, batch.lattice, score(model, batch), vocabulary)
+
+    def best(self) -> list[Cut]:
+        """The best cut of every sentence (Alg. 2)."""
+        cuts = [dynamic_program.best(*edges) for edges in self._edges()]
+        boundaries = [_array(cut.boundaries) for cut in cuts]
+        return self._cuts(self._by_word([_array(cut.scores) for cut in cuts]), boundaries)
+
+    def n_best(self, n: int) -> list[list[Cut]]:
+        """The n best cuts of every sentence, or all if it has fewer, best first."""
+        of_words = [_n_best_in_parts(*edges, n=n) for edges in self._edges()]
+        scores = self._by_word([scores for scores, _ in of_words])  # [word, rank]
+        ways = [sentence_n_best(rows.tolist(), n) for rows in self._split_words(scores)]
+        result: list[list[Cut]] = [[] for _ in self.examples]
+        for rank in range(max(map(len, ways))):
+            # Sentences that have no such rank repeat their best cut, which is then dropped.
+            chosen = [way[rank if rank < len(way) else 0][1] for way in ways]
+            cuts = self._chosen_cuts(np.array([r for row in chosen for r in row], np.int64), scores, of_words)
+            for found, way, cut in zip(result, ways, cuts, strict=True):
+                if rank < len(way):
+                    found.append(cut)
+        return result
+
+    def _chosen_cuts(
+        self,
+        ranks: NDArray[np.int64],
+        scores: NDArray[np.float64],
+        of_words: Sequence[tuple[NDArray[np.float64], NDArray[np.bool_]]],
+    ) -> list[Cut]:
+        """One cut of every sentence, from the rank [word] of each word's cut among its n best."""
+        boundaries = [
+            of_bucket[np.arange(len(of_bucket)), ranks[_array(bucket.words)]]  # [word, position]
+            for (_, of_bucket), bucket in zip(of_words, self._lattice.buckets, strict=True)
+        ]
+        return self._cuts(scores[np.arange(len(ranks)), ranks] if len(ranks) else scores, boundaries)
+
+    def sample(self, drawing: Drawing) -> list[list[Cut]]:
+        """Independent exact draws from the posterior of every sentence."""
+        rows = [drawing.uniforms(example.line, len(example.marked)) for example in self.examples]
+        uniforms = np.concatenate(rows, axis=1)  # [draw, character]
+        step = max(1, _CELLS_AT_ONCE // (16 * max(1, uniforms.shape[1])))
+        result: list[list[Cut]] = [[] for _ in self.examples]
+        for begin in range(0, drawing.n, step):
+            for cuts in self._draws(uniforms[begin : begin + step], drawing.temperature):
+                for sentence, cut in enumerate(cuts):
+                    result[sentence].append(cut)
+        return result
+
+    def posterior(self) -> list[Posterior]:
+        """What is known about the cuts of every sentence, word by word."""
+        edges = list(self._edges())
+        entropies = self._by_word([_array(dynamic_program.entropy(*e)) for e in edges])
+        probabilities = np.split(self._boundary_probabilities(edges), self._word_begins[1:-1])
+        texts = [word for example in self.examples for word in example.words]
+        rows = zip(texts, probabilities, entropies.tolist(), self._word_partitions.tolist(), strict=False)
+        words = [WordPosterior(text, tuple(p.tolist()), entropy, z) for text, p, entropy, z in rows]
+        totals = self.log_partitions().tolist()
+        result = []
+        for example, total in zip(self.examples, totals, strict=True):
+            own, words = words[: len(example.words)], words[len(example.words) :]
+            result.append(Posterior(example.marked, tuple(own), total))
+        return result
+
+    def log_partitions(self) -> NDArray[np.float64]:
+        """Exact log p(y | x) of every sentence (Alg. 1). # [sentence]"""
+        return self._sentence_sums(self._word_partitions)
+
+    @cached_property
+    def _word_partitions(self) -> NDArray[np.float64]:
+        return self._by_word([_array(dynamic_program.log_partition(*edges)) for edges in self._edges()])
+
+    def _edges(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Of every bucket: edge scores [word, start, span] and lengths [word]."""
+        for bucket in self._lattice.buckets:
+            yield bucket.scatter(self._scores), bucket.lengths
+
+    def _draws(self, uniforms: NDArray[np.float64], temperature: float) -> Iterator[list[Cut]]:
+        """One cut of every sentence for each row of uniforms [draw, character]."""
+        drawn = [
+            dynamic_program.sample(
+                scores, lengths, uniforms=self._uniforms_of(bucket, uniforms), temperature=temperature
+            )
+            for bucket, (scores, lengths) in zip(self._lattice.buckets, self._edges(), strict=True)
+        ]
+        boundaries = [_array(cuts.boundaries) for cuts in drawn]  # [word, draw, position] of each bucket
+        scores = self._by_word([_array(cuts.scores) for cuts in drawn])  # [word, draw]
+        for draw in range(len(uniforms)):
+            yield self._cuts(
+                scores[:, draw] if scores.ndim == 2 else scores, [b[:, draw] for b in boundaries]
+            )
+
+    def _uniforms_of(self, bucket: Bucket, uniforms: NDArray[np.float64]) -> Tensor:
+        """The numbers that belong to the characters of a bucket's words. # [draw, word, start]"""
+        begins = self._word_begins[_array(bucket.words)]
+        characters = begins[:, None] + np.arange(bucket.shape[1])
+        characters = characters.clip(max=uniforms.shape[1] - 1)  # beyond a word's end nobody looks
+        return torch.from_numpy(uniforms[:, characters]).to(self._scores)
+
+    def _boundary_probabilities(self, edges: list[tuple[Tensor, Tensor]]) -> NDArray[np.float64]:
+        """Probability of a boundary after each character of the joined text."""
+        result = np.zeros(len(self._text))
+        for bucket, (scores, lengths) in zip(self._lattice.buckets, edges, strict=True):
+            probabilities = _array(dynamic_program.boundary_probabilities(scores, lengths))[:, 1:]
+            inside = np.arange(probabilities.shape[1]) < _array(lengths)[:, None]
+            words, positions = inside.nonzero()
+            result[self._word_begins[_array(bucket.words)[words]] + positions] = probabilities[inside]
+        return result
+
+    def _by_word(self, by_bucket: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Values of the words of each bucket, in the order of the words. # [word, ...]"""
+        if not by_bucket:  # no sentence has a word
+            return np.zeros(0)
+        result = np.zeros((len(self._word_begins) - 1, *by_bucket[0].shape[1:]))
+        for bucket, values in zip(self._lattice.buckets, by_bucket, strict=True):
+            result[_array(bucket.words)] = values
+        return result
+
+    def _sentence_sums(self, word_values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The words' values and the end of sentence's score. # [sentence]"""
+        sentences = _array(self._lattice.word_sentence)
+        sums = np.bincount(sentences, weights=word_values, minlength=len(self.examples))
+        ends: NDArray[np.float64] = _array(self._scores[self._lattice.end_edges])
+        return sums + ends
+
+    def _cuts(self, word_scores: NDArray[np.float64], boundaries: Sequence[NDArray[np.bool_]]) -> list[Cut]:
+        """One cut of every sentence from boundaries [word, position] of each bucket's words."""
+        ends = self._written_ends(boundaries)
+        last = np.searchsorted(ends, self._sentence_ends, side="right").tolist()
+        begins_ends = pairwise([0, *ends.tolist()])
+        pieces = [self._text[begin:end] for begin, end in begins_ends]
+        scores = self._sentence_sums(word_scores).tolist()
+        of_words = self._split_words(word_scores)
+        rows = zip(pairwise([0, *last]), scores, of_words, strict=True)
+        return [Cut(tuple(pieces[a:b]), score, tuple(words.tolist())) for (a, b), score, words in rows]
+
+    def _split_words(self, values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Values of all words [word, ...] as one array per sentence."""
+        return np.split(values, np.cumsum([len(example.words) for example in self.examples])[:-1])
+
+    def _written_ends(self, boundaries: Sequence[NDArray[np.bool_]]) -> NDArray[np.int64]:
+        """Where the pieces as written end in the joined text; unknown neighbours are one piece."""
+        ends = [np.zeros(0, dtype=np.int64)]
+        for bucket, has_boundary in zip(self._lattice.buckets, boundaries, strict=True):
+            words, positions = has_boundary[:, 1:].nonzero()
+            ends.append(self._word_begins[_array(bucket.words)[words]] + positions + 1)
+        sorted_ends = np.sort(np.concatenate(ends))
+        if not self._unknown.any():
+            return sorted_ends
+        lengths = np.diff(sorted_ends, prepend=0)
+        unknown = (lengths == 1) & self._unknown[sorted_ends - 1]
+        inner = unknown[:-1] & unknown[1:] & ~np.isin(sorted_ends[:-1], self._sentence_ends)
+        kept: NDArray[np.int64] = sorted_ends[np.append(~inner, [True])]
+        return kept
+
+    @cached_property
+    def _unknown(self) -> NDArray[np.bool_]:
+        """Which characters of the joined text are no piece by themselves."""
+        known = self._vocabulary.ids
+        strange = {character for character in set(self._text) if character not in known}
+        if not strange:
+            return np.zeros(len(self._text), dtype=np.bool_)
+        return np.fromiter((c in strange for c in self._text), dtype=np.bool_, count=len(self._text))
+
+
+def _n_best_in_parts(
+    edge_scores: Tensor, lengths: Tensor, *, n: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The n best cuts of the words of a bucket: scores [word, rank] and boundaries [word, rank, position]."""
+    step = max(1, _CELLS_AT_ONCE // (n * edge_scores.shape[1]))
+    parts = zip(torch.split(edge_scores, step), torch.split(lengths, step), strict=True)
+    cuts: list[Cuts] = [dynamic_program.n_best(scores, size, n=n) for scores, size in parts]
+    return (
+        np.concatenate([_array(cut.scores) for cut in cuts]),
+        np.concatenate([_array(cut.boundaries) for cut in cuts]),
+    )
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    return tensor.cpu().numpy()

@@ -1,0 +1,256 @@
+"""`Segmenter`: a trained mixed model that answers questions about the cuts of sentences, exactly."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import torch
+
+from dpe.errors import UserError
+from dpe.inference.long_lines import is_long
+from dpe.inference.scored_batch import Cut, Drawing, ScoredBatch
+from dpe.inference.segmentation import Posterior, Score, Segmentation
+from dpe.model.batching import MixedCollator, MixedExample, epoch_batches
+from dpe.model.mixed import MixedTransformer
+from dpe.model.transformer import TransformerSettings
+from dpe.text.vocabulary import Vocabulary
+from dpe.training.checkpoint import MODEL, VOCABULARY, load_tensors, put_weights, read_settings
+from dpe.training.processes import choose_device
+from dpe.training.segmenter_task import build_mixed, mixed_example
+
+Answer = TypeVar("Answer")
+Texts = list[str] | tuple[str, ...]
+
+BATCH_CHARACTERS = 8_000
+
+
+class Segmenter:
+    """Cuts target sentences given their sources.
+
+    Every method takes one pair of strings, or two lists of equal length and any order of lengths, and answers
+    in the order given. A segmenter that was trained without a source takes `None` in its place.
+
+        segmenter = Segmenter.load("segmenter/")
+        segmenter.best("the cars were electric", "autot olivat sähköisiä")
+    """
+
+    def __init__(
+        self, model: MixedTransformer, vocabulary: Vocabulary, *, source: bool, batch_characters: int
+    ) -> None:
+        """Use `load`."""
+        self.vocabulary = vocabulary
+        self.has_source = source
+        self._model = model.eval().requires_grad_(False)
+        self._collator = MixedCollator(vocabulary)
+        self._batch_characters = batch_characters
+
+    @classmethod
+    def load(
+        cls, directory: Path | str, *, device: str = "cpu", batch_characters: int = BATCH_CHARACTERS
+    ) -> Segmenter:
+        """Read what `dpe train-segmenter` wrote; `batch_characters` bounds what is computed at once."""
+        directory = Path(directory)
+        settings = read_settings(directory, "segmenter")
+        vocabulary = Vocabulary.load(directory / VOCABULARY)
+        if vocabulary.fingerprint != settings["vocabulary"]:
+            raise UserError(
+                f"{directory / VOCABULARY} is not the vocabulary that this segmenter learned with."
+            )
+        model = build_mixed(TransformerSettings(**settings["network"]), vocabulary, source=settings["source"])
+        put_weights(model, load_tensors(directory / MODEL)[0], name=str(directory / MODEL))
+        model.to(choose_device(device))
+        return cls(model, vocabulary, source=settings["source"], batch_characters=batch_characters)
+
+    @overload
+    def best(self, source: str | None, target: str) -> Segmentation: ...
+    @overload
+    def best(self, source: Texts | None, target: Texts) -> list[Segmentation]: ...
+    def best(self, source: str | Texts | None, target: str | Texts) -> Any:
+        """The most probable cut (Alg. 2)."""
+
+        def answer(batch: ScoredBatch) -> list[Segmentation]:
+            partitions = batch.log_partitions().tolist()
+            return [self._segmentation(*pair) for pair in zip(batch.best(), partitions, strict=True)]
+
+        return self._ask(source, target, answer)
+
+    @overload
+    def n_best(self, source: str | None, target: str, *, n: int = 5) -> list[Segmentation]: ...
+    @overload
+    def n_best(self, source: Texts | None, target: Texts, *, n: int = 5) -> list[list[Segmentation]]: ...
+    def n_best(self, source: str | Texts | None, target: str | Texts, *, n: int = 5) -> Any:
+        """The n most probable cuts, best first; fewer if the sentence has fewer."""
+        _refuse_below_one(n)
+        return self._ask(source, target, lambda batch: self._lists(batch, batch.n_best(n)))
+
+    @overload
+    def sample(
+        self,
+        source: str | None,
+        target: str,
+        *,
+        n: int = 1,
+        seed: int = 1,
+        temperature: float = 1.0,
+        epoch: int = 0,
+        first_line: int = 0,
+    ) -> list[Segmentation]: ...
+    @overload
+    def sample(
+        self,
+        source: Texts | None,
+        target: Texts,
+        *,
+        n: int = 1,
+        seed: int = 1,
+        temperature: float = 1.0,
+        epoch: int = 0,
+        first_line: int = 0,
+    ) -> list[list[Segmentation]]: ...
+    def sample(
+        self,
+        source: str | Texts | None,
+        target: str | Texts,
+        *,
+        n: int = 1,
+        seed: int = 1,
+        temperature: float = 1.0,
+        epoch: int = 0,
+        first_line: int = 0,
+    ) -> Any:
+        """Independent draws from the posterior; the same cut may come more than once.
+
+        A draw is a function of seed, epoch, the line's number and the number of the draw, whatever else is
+        asked for at the same time. The lines given are numbered from `first_line`; `dpe segment` numbers a
+        file from 0. Temperature divides the edge scores before the forward pass: below 1 the draws keep
+        closer to the best cut. Scores and probabilities are those of temperature 1.
+        """
+        _refuse_below_one(n)
+        drawing = Drawing(n=n, seed=seed, epoch=epoch, temperature=temperature)
+
+        def answer(batch: ScoredBatch) -> list[list[Segmentation]]:
+            return self._lists(batch, batch.sample(drawing))
+
+        return self._ask(source, target, answer, first_line=first_line)
+
+    @overload
+    def posterior(self, source: str | None, target: str) -> Posterior: ...
+    @overload
+    def posterior(self, source: Texts | None, target: Texts) -> list[Posterior]: ...
+    def posterior(self, source: str | Texts | None, target: str | Texts) -> Any:
+        """The probability of a boundary after each character, and the entropy of every word's cuts."""
+        return self._ask(source, target, ScoredBatch.posterior)
+
+    @overload
+    def score(self, source: str | None, target: str) -> Score: ...
+    @overload
+    def score(self, source: Texts | None, target: Texts) -> list[Score]: ...
+    def score(self, source: str | Texts | None, target: str | Texts) -> Any:
+        """Exact log p(y | x), the sum over all cuts, and bits per character."""
+        return self._ask(source, target, self.batch_scores)
+
+    def batch_scores(self, batch: ScoredBatch) -> list[Score]:
+        """The answer of `score` about one batch."""
+        characters = self._collator.characters
+        unknown = ((characters.encode(e.marked) == characters.unknown).sum() for e in batch.examples)
+        rows = zip(batch.log_partitions().tolist(), batch.examples, unknown, strict=True)
+        return [Score(total, len(example.marked) + 1, int(count)) for total, example, count in rows]
+
+    def example(self, line: int, source_pieces: list[str] | None, target: str) -> MixedExample:
+        """A line for `answers`, from its source as cut and its target as text."""
+        return mixed_example(self.vocabulary, line, source_pieces, target)
+
+    @torch.inference_mode()
+    def answers(
+        self, examples: Iterable[MixedExample], answer: Callable[[ScoredBatch], Sequence[Answer]]
+    ) -> list[Answer]:
+        """One answer per example, in their order; batches hold examples of similar length."""
+        numbered = list(enumerate(examples))
+        found: dict[int, Answer] = {}
+        batches = epoch_batches(
+            len(numbered),
+            numbered.__getitem__,
+            lambda item: self._size(item[1]),
+            budget=(self._batch_characters, self._batch_characters),
+            seed=0,
+            epoch=0,
+            shuffle=False,
+        )
+        for batch in batches:
+            places, members = zip(*batch, strict=True)
+            scored = ScoredBatch.of(self._model, self._collator, self.vocabulary, members)
+            found.update(zip(places, answer(scored), strict=True))
+        return [found[place] for place in range(len(numbered))]
+
+    def _size(self, example: MixedExample) -> tuple[int, int]:
+        """What an example takes of a batch's budget; a long line takes all of it."""
+        source, target = example.size
+        return (source, max(target, self._batch_characters)) if is_long(example) else (source, target)
+
+    def _ask(
+        self,
+        source: str | Texts | None,
+        target: str | Texts,
+        answer: Callable[[ScoredBatch], Sequence[Answer]],
+        *,
+        first_line: int = 0,
+    ) -> Any:
+        """The answer about a pair, or the answers about two lists."""
+        if isinstance(target, str):
+            if source is not None and not isinstance(source, str):
+                raise UserError("The target is one string but the source is a list; give two of a kind.")
+            return self._ask(
+                [source] if source is not None else None, [target], answer, first_line=first_line
+            )[0]
+        sources = self._checked_sources(source, target)
+        examples = (
+            self.example(line, None if left is None else self.vocabulary.encode(left), right)
+            for line, (left, right) in enumerate(zip(sources, target, strict=True), start=first_line)
+        )
+        return self.answers(examples, answer)
+
+    def _checked_sources(self, source: str | Texts | None, targets: Texts) -> Texts | list[None]:
+        self.refuse_wrong_source(given=source is not None)
+        if source is None:
+            return [None] * len(targets)
+        if isinstance(source, str):
+            raise UserError("The target is a list but the source is one string; give two of a kind.")
+        if len(source) != len(targets):
+            raise UserError(f"There are {len(source)} sources but {len(targets)} targets; give pairs.")
+        return source
+
+    def refuse_wrong_source(self, *, given: bool) -> None:
+        """A source must be given if, and only if, the segmenter was trained with one."""
+        if given and not self.has_source:
+            raise UserError("This segmenter was trained without a source; give None in its place.")
+        if self.has_source and not given:
+            raise UserError("This segmenter was trained with a source; give the source of every target.")
+
+    def _segmentation(self, cut: Cut, log_partition: float) -> Segmentation:
+        ids = tuple(self.vocabulary.piece_ids(cut.pieces))
+        return Segmentation(cut.pieces, ids, cut.score, log_partition)
+
+    def _lists(self, batch: ScoredBatch, cuts: list[list[Cut]]) -> list[list[Segmentation]]:
+        partitions = batch.log_partitions().tolist()
+        rows = zip(cuts, partitions, strict=True)
+        return [[self._segmentation(cut, partition) for cut in found] for found, partition in rows]
+
+
+def fingerprint(directory: Path) -> str:
+    """Tells two segmenters apart, wherever their directories lie: a hash of weights and vocabulary."""
+    digest = hashlib.sha256()
+    for name in (MODEL, VOCABULARY):
+        try:
+            with (directory / name).open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise UserError(f"{directory / name}: cannot be read: {error.strerror}.") from error
+    return digest.hexdigest()
+
+
+def _refuse_below_one(n: int) -> None:
+    if n < 1:
+        raise UserError(f"n is {n}; ask for at least one cut.")

@@ -1,0 +1,190 @@
+"""Log-probabilities of lattice edges without ever holding a [position, vocabulary] tensor.
+
+A position has one softmax over all pieces, but only the few pieces that match the text there are wanted.
+The forward pass makes the softmax for a chunk of positions at a time and keeps nothing of it. The backward
+pass makes it again, and only for the positions that matter: when the log-partition of the lattices is
+differentiated, the gradient that arrives here is the posterior probability of each edge (times a constant),
+so its sum over the edges that leave a position is the probability that a piece starts there, and for most
+positions of a trained model that is next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+DEFAULT_THRESHOLD = 1e-4
+DEFAULT_CHUNK = 512  # positions: enough for the matrix product to run at full speed
+
+
+def edge_scores(
+    states: Tensor,
+    output_weight: Tensor,
+    edge_positions: Tensor,
+    edge_pieces: Tensor,
+    *,
+    excluded: Sequence[int] = (),
+    threshold: float = DEFAULT_THRESHOLD,
+    chunk: int = DEFAULT_CHUNK,
+) -> Tensor:
+    """The log-probability of each edge's piece at the position that it leaves. # [edge]
+
+    By definition (`edge_scores_reference`), with -inf in the columns of the `excluded` pieces:
+
+        logits = states @ output_weight.T            # [position, piece]
+        log_probabilities = logits.log_softmax(1)    # [position, piece]
+        return log_probabilities[edge_positions, edge_pieces]
+
+    states [position, width], output_weight [piece, width], edge_positions [edge] in ascending order,
+    edge_pieces [edge]. A position may have many edges or none.
+
+    The trap: with a threshold above 0 the gradient is approximate. A position whose edges receive together
+    less than `threshold` times what the position with the most receives gets no gradient at all.
+    """
+    options = _Options(tuple(excluded), threshold, chunk, _product_type(states))
+    scores: Tensor = _EdgeScores.apply(  # type: ignore[no-untyped-call]
+        states, output_weight, edge_positions, edge_pieces, options
+    )
+    return scores
+
+
+def edge_scores_reference(
+    states: Tensor,
+    output_weight: Tensor,
+    edge_positions: Tensor,
+    edge_pieces: Tensor,
+    *,
+    excluded: Sequence[int] = (),
+) -> Tensor:
+    """The definition of `edge_scores`, which holds [position, piece] and lets autograd differentiate it."""
+    allowed = torch.ones(len(output_weight), dtype=torch.bool, device=states.device)
+    allowed[list(excluded)] = False
+    logits = (states @ output_weight.T).masked_fill(~allowed, float("-inf"))
+    return logits.log_softmax(1)[edge_positions, edge_pieces]
+
+
+@dataclass(frozen=True)
+class _Options:
+    excluded: tuple[int, ...]
+    threshold: float
+    chunk: int
+    product_type: torch.dtype  # of the matrix products; softmax and sums are in float32 at least
+
+
+def _product_type(states: Tensor) -> torch.dtype:
+    """The type that autocast wants for matrix products, or that of the states without autocast."""
+    device = states.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+
+
+class _EdgeScores(torch.autograd.Function):
+    """Saves its inputs and nothing else: the backward pass makes the softmax of a chunk again."""
+
+    @staticmethod
+    def forward(  # noqa: PLR0917 (autograd passes by position)
+        ctx: Any,
+        states: Tensor,
+        output_weight: Tensor,
+        edge_positions: Tensor,
+        edge_pieces: Tensor,
+        options: _Options,
+    ) -> Tensor:
+        ctx.save_for_backward(states, output_weight, edge_positions, edge_pieces)
+        ctx.options = options
+        positions, edge_rows = torch.unique_consecutive(edge_positions, return_inverse=True)
+        softmax = _Softmax(output_weight, options, rows=len(positions))
+        scores = softmax.output.new_empty(len(edge_pieces))
+        for rows, edges in _chunks(len(positions), edge_rows, options.chunk):
+            log_probabilities = softmax.log_probabilities(states[positions[rows]])  # [row, piece]
+            scores[edges] = log_probabilities[edge_rows[edges] - rows.start, edge_pieces[edges]]
+        return scores
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        """At each position the logits receive the edges' gradients, less their sum times the softmax."""
+        states, output_weight, edge_positions, edge_pieces = ctx.saved_tensors
+        kept_edges = _edges_that_matter(gradient, edge_positions, ctx.options.threshold)
+        edge_pieces, gradient = edge_pieces[kept_edges], gradient[kept_edges]
+        positions, edge_rows = torch.unique_consecutive(edge_positions[kept_edges], return_inverse=True)
+        row_sums = gradient.new_zeros(len(positions)).index_add_(0, edge_rows, gradient)
+        softmax = _Softmax(output_weight, ctx.options, rows=len(positions))
+        states_gradient, weight_gradient = torch.zeros_like(states), torch.zeros_like(output_weight)
+        for rows, edges in _chunks(len(positions), edge_rows, ctx.options.chunk):
+            chunk = states[positions[rows]]  # [row, width]
+            logits_gradient = softmax.probabilities(chunk).mul_(-row_sums[rows, None])  # [row, piece]
+            where = (edge_rows[edges] - rows.start, edge_pieces[edges])
+            logits_gradient.index_put_(where, gradient[edges], accumulate=True)
+            logits_gradient[:, softmax.excluded] = 0.0
+            states_gradient[positions[rows]] = softmax.add_gradients(logits_gradient, chunk, weight_gradient)
+        return states_gradient, weight_gradient, None, None, None
+
+
+def _edges_that_matter(gradient: Tensor, edge_positions: Tensor, threshold: float) -> Tensor:
+    """The edges that leave a position which receives enough gradient. # bool [edge]
+
+    Absolute values, so that edges of opposite sign do not hide each other. A position that receives exactly
+    nothing never matters; one that receives NaN does, so that a broken loss stays visible.
+    """
+    if len(edge_positions) == 0:
+        return torch.ones_like(edge_positions, dtype=torch.bool)
+    received = gradient.new_zeros(int(edge_positions[-1]) + 1).index_add_(0, edge_positions, gradient.abs())
+    return ~(received <= threshold * received.max())[edge_positions]
+
+
+def _chunks(row_count: int, edge_rows: Tensor, chunk: int) -> Iterator[tuple[slice, slice]]:
+    """Consecutive rows, `chunk` at a time, with the slice of the edges that leave them."""
+    row_starts = range(0, row_count, chunk)
+    bounds = torch.tensor([*row_starts, row_count], device=edge_rows.device)
+    edge_starts = torch.searchsorted(edge_rows, bounds).tolist()
+    for index, start in enumerate(row_starts):
+        yield slice(start, min(start + chunk, row_count)), slice(edge_starts[index], edge_starts[index + 1])
+
+
+class _Softmax:
+    """The softmax of one chunk of positions after another, always in the same two buffers [row, piece]."""
+
+    def __init__(self, output_weight: Tensor, options: _Options, *, rows: int) -> None:
+        self.product_type = options.product_type
+        self.weight = output_weight.to(options.product_type)
+        self.excluded = torch.tensor(options.excluded, dtype=torch.long, device=output_weight.device)
+        shape = (min(rows, options.chunk), len(output_weight))
+        softmax_type = torch.promote_types(options.product_type, torch.float32)
+        self.logits = self.weight.new_empty(shape, dtype=softmax_type)
+        self.output = torch.empty_like(self.logits)
+
+    def log_probabilities(self, states: Tensor) -> Tensor:
+        """Of states [row, width]: [row, piece], valid until the next call."""
+        return torch.log_softmax(self._logits(states), 1, out=self.output[: len(states)])
+
+    def probabilities(self, states: Tensor) -> Tensor:
+        """Of states [row, width]: [row, piece], valid until the next call."""
+        return torch.softmax(self._logits(states), 1, out=self.output[: len(states)])
+
+    def _logits(self, states: Tensor) -> Tensor:
+        logits = self.logits[: len(states)]
+        _product(states.to(self.product_type), self.weight.T, out=logits)
+        logits[:, self.excluded] = float("-inf")
+        return logits
+
+    def add_gradients(self, logits_gradient: Tensor, states: Tensor, weight_gradient: Tensor) -> Tensor:
+        """Add the chunk's share to `weight_gradient`; returns the gradient of its states. # [row, width]"""
+        left, right = logits_gradient.to(self.product_type), states.to(self.product_type)
+        if self.product_type == weight_gradient.dtype:
+            weight_gradient.addmm_(left.T, right)
+        else:
+            weight_gradient.add_(left.T @ right)
+        return (left @ self.weight).to(states.dtype)
+
+
+def _product(left: Tensor, right: Tensor, *, out: Tensor) -> None:
+    """left @ right into `out`, which may be of a wider type than the two."""
+    if left.dtype == out.dtype:
+        torch.mm(left, right, out=out)
+    else:
+        out.copy_(left @ right)

@@ -1,0 +1,71 @@
+"""The mixed character-subword transformer (section 3 of the paper): characters in, subwords out."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding, key_mask
+
+# What the decoder reads. The characters of the vocabulary follow from FIRST_CHARACTER on, in its order.
+PAD_CHARACTER = 0
+BEGIN_CHARACTER = 1
+UNKNOWN_CHARACTER = 2
+FIRST_CHARACTER = 3
+
+
+class MixedTransformer(nn.Module):
+    """One state per target character position, for a softmax over the pieces that may start there.
+
+    The encoder reads the source's pieces; the decoder reads the target's characters. Position t has read the
+    characters y_1..y_t and nothing after them, nor any cut, so a piece's probability there is the same
+    whatever the pieces before it are. With `source=False` there is no encoder: a language model.
+
+    `piece_count` pieces in all; `character_count` counts the three special characters above as well.
+    """
+
+    def __init__(
+        self,
+        settings: TransformerSettings,
+        *,
+        piece_count: int,
+        character_count: int,
+        pad_id: int,
+        bos_id: int,
+        source: bool = True,
+        tie: bool = True,
+    ) -> None:
+        """`tie` uses the source embedding as output weight, which only a joint vocabulary allows."""
+        super().__init__()
+        self.excluded_pieces = (pad_id, bos_id)  # never predicted: masked from the softmax
+        width = settings.width
+        self.character_embedding = embedding(character_count, width, pad_id=PAD_CHARACTER)
+        self.decoder = Decoder(settings, cross_attention=source)
+        self.encoder = Encoder(settings) if source else None
+        self.source_embedding = embedding(piece_count, width, pad_id=pad_id) if source else None
+        self.output_embedding = None if source and tie else embedding(piece_count, width, pad_id=pad_id)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The weight of the softmax over pieces. # [piece, width]"""
+        table = self.output_embedding or self.source_embedding
+        assert table is not None
+        return table.weight
+
+    def states(self, source_ids: Tensor | None, source_lengths: Tensor | None, characters: Tensor) -> Tensor:
+        """The state at each character position. # [sentence, position, width]
+
+        source_ids [sentence, token], each sentence closed by the end of sentence by the caller, so that an
+        empty one has a token too; source_lengths [sentence]; both None for a model without a source.
+        characters [sentence, position]: BEGIN_CHARACTER, then the characters; padding on the right.
+        """
+        embedded = self.character_embedding(characters)
+        if self.encoder is None:
+            return self.decoder(embedded)  # type: ignore[no-any-return]
+        assert source_ids is not None
+        assert source_lengths is not None
+        assert self.source_embedding is not None
+        mask = key_mask(source_lengths, source_ids.shape[1], source_ids.device)
+        memory = self.encoder(self.source_embedding(source_ids), mask)
+        return self.decoder(embedded, memory, mask)  # type: ignore[no-any-return]
+
+    forward = states  # so that a wrapper such as DistributedDataParallel, which calls forward, works

@@ -1,0 +1,166 @@
+"""What a stage leaves: a directory with its files and `artifact.json`, which says what it was made from.
+
+The signature of a stage is a hash of its settings, of the signatures of the stages it needs and of the files
+from outside that it reads. It is known before anything is made, so a look at the records tells what is up to
+date. What was made with another signature is put aside (`NAME.SIGNATURE`) until its settings come back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dpe.errors import UserError
+from dpe.text.files import whole_text_file
+
+RECORD = "artifact.json"
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One step of an experiment. `make` may find what a killed one left in the directory, and goes on."""
+
+    name: str  # its directory below the run
+    settings: Mapping[str, Any]  # everything that the result depends on, beside `needs` and `files`
+    needs: tuple[Stage, ...]
+    make: Callable[[Path], Facts]  # fills the directory; what it returns is kept in the record
+    outputs: tuple[str, ...]  # files that must be there for the stage to count as done
+    files: tuple[Path, ...] = ()  # text from outside the run
+
+    @cached_property
+    def signature(self) -> str:
+        """Sixteen hexadecimal digits; equal for equal settings and inputs, wherever they lie."""
+        content = {
+            "settings": self.settings,
+            "needs": [stage.signature for stage in self.needs],
+            "files": [file_fingerprint(path) for path in self.files],
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class State(Enum):
+    """How far a stage is; the value is what a user reads."""
+
+    DONE = "done"
+    BEGUN = "begun"
+    CHANGED = "to do again: a setting or an input has changed"
+    TO_DO = "to do"
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """The artifacts of a run directory."""
+
+    root: Path
+
+    def directory(self, stage: Stage) -> Path:
+        return self.root / stage.name
+
+    def record(self, name: str) -> dict[str, Any] | None:
+        """The record of a stage, whether it is finished or not; None where there is none."""
+        return read_record(self.root / name)
+
+    def state(self, stage: Stage) -> State:
+        """What a look at the record and the files says."""
+        record = self.record(stage.name)
+        if record is None or record["signature"] != stage.signature:
+            if _is_whole(self._aside(stage.name, stage.signature)):
+                return State.DONE
+            return State.TO_DO if record is None else State.CHANGED
+        return State.DONE if _is_whole(self.directory(stage)) else State.BEGUN
+
+    def make(self, stage: Stage) -> None:
+        """Make a stage, or go on with it, and record it. Its needs must be done."""
+        self.settle(stage)
+        directory = self.directory(stage)
+        record = self.record(stage.name) or self._new_record(stage)
+        _write_record(directory, {**record, "finished": False})
+        begin = time.monotonic()
+        facts = stage.make(directory)
+        sizes = {file: (directory / file).stat().st_size for file in stage.outputs}
+        seconds = round(time.monotonic() - begin, 1)
+        _write_record(
+            directory, {**record, "facts": facts, "files": sizes, "seconds": seconds, "finished": True}
+        )
+
+    def settle(self, stage: Stage) -> None:
+        """Put aside what another signature made, and bring back what this one made before."""
+        directory = self.directory(stage)
+        record = read_record(directory)
+        if record is not None and record["signature"] != stage.signature:
+            directory.rename(self._aside(stage.name, record["signature"]))
+        earlier = self._aside(stage.name, stage.signature)
+        if earlier.exists() and read_record(directory) is None:
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            earlier.rename(directory)
+
+    def is_current(self, name: str) -> bool:
+        """Whether a finished artifact and all that it was made from are still the same, by the records."""
+        record = self.record(name)
+        if record is None or not record["finished"]:
+            return False
+        needs = {need: self.record(need) for need in record["needs"]}
+        return all(
+            found is not None and found["signature"] == record["needs"][need] and self.is_current(need)
+            for need, found in needs.items()
+        )
+
+    def _aside(self, name: str, signature: str) -> Path:
+        return self.root / f"{name}.{signature}"
+
+    def _new_record(self, stage: Stage) -> dict[str, Any]:
+        return {
+            "stage": stage.name,
+            "signature": stage.signature,
+            "settings": stage.settings,
+            "needs": {need.name: need.signature for need in stage.needs},
+            "files": {},
+            "facts": {},
+            "seconds": 0.0,
+        }
+
+
+def file_fingerprint(path: Path) -> str:
+    """A hash of a file's bytes."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}.") from error
+
+
+def read_record(directory: Path) -> dict[str, Any] | None:
+    """What `artifact.json` says; a kill cannot leave half of one, so a damaged one is refused."""
+    path = directory / RECORD
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: is damaged; remove {directory} to make it again.") from error
+    return record
+
+
+def _write_record(directory: Path, record: Mapping[str, Any]) -> None:
+    with whole_text_file(directory / RECORD) as file:
+        file.write(json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def _is_whole(directory: Path) -> bool:
+    """Whether the artifact is finished and its files are there, as large as they were."""
+    record = read_record(directory)
+    if record is None or not record["finished"]:
+        return False
+    return all(_size(directory / file) == size for file, size in record["files"].items())
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None

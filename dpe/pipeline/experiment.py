@@ -1,0 +1,240 @@
+"""A recipe as a graph of stages. Which stage needs which, and what its result depends on, is said here.
+
+corpus              the text, cleaned                        corpus
+vocabularies        BPE; unigram where a system wants it     vocabularies/bpe
+segmenters          given the source; a language model       segmenters/mixed
+segmentations       targets cut, for analyses                segmentations/mixed
+translators         one per system and seed                  translators/dpe/seed-1
+translations        of dev and test                          translations/dpe/seed-1
+scores              BLEU and chrF2 of these                  scores/dpe/seed-1
+significance        against the baselines, same seed         significance/dpe/seed-1
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+from dpe.pipeline.artifacts import Facts, Stage
+from dpe.pipeline.models import (
+    MODEL_FILES,
+    Machine,
+    make_segmenter,
+    make_translator,
+    segmenter_settings,
+    segmenter_stopping,
+    translator_settings,
+    translator_stopping,
+)
+from dpe.pipeline.outputs import (
+    EVALUATED,
+    EXAMPLES,
+    SCORES,
+    TESTS,
+    cut_by_segmenter,
+    cut_by_vocabulary,
+    pieces_file,
+    translate_texts,
+    write_examples,
+    write_scores,
+    write_tests,
+)
+from dpe.pipeline.texts import Texts, corpus_files, corpus_settings, make_corpus, make_vocabulary
+from dpe.progress import Progress
+from dpe.recipe.experiment import Recipe
+from dpe.recipe.systems import SYSTEMS, SegmenterName, System
+from dpe.text.vocabulary import VocabularySettings, VocabularyType
+
+_MODEL = "vocab.model"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The stages of a recipe in a run directory. Each method gives one stage; equal calls, equal stages."""
+
+    recipe: Recipe
+    root: Path
+    machine: Machine
+    progress: Progress
+
+    @property
+    def texts(self) -> Texts:
+        recipe = self.recipe
+        return Texts(self.root / "corpus", recipe.source, recipe.target, recipe.corpus.moses)
+
+    @cached_property
+    def corpus(self) -> Stage:
+        recipe, texts = self.recipe, self.texts
+        return Stage(
+            name="corpus",
+            settings=corpus_settings(recipe, recipe.corpus),
+            needs=(),
+            files=corpus_files(recipe),
+            make=lambda _: make_corpus(recipe, texts, self.progress),
+            outputs=texts.file_names,
+        )
+
+    def vocabulary(self, type: VocabularyType) -> Stage:
+        fields = self.recipe.vocabulary
+        settings = VocabularySettings(
+            size=fields.size,
+            type=type,
+            normalization=fields.normalization,
+            character_coverage=fields.character_coverage,
+        )
+        return Stage(
+            name=f"vocabularies/{type}",
+            settings=asdict(settings),
+            needs=(self.corpus,),
+            make=lambda directory: make_vocabulary(self.texts, settings, directory / _MODEL),
+            outputs=(_MODEL,),
+        )
+
+    def segmenter(self, name: SegmenterName) -> Stage:
+        settings = segmenter_settings(self.recipe.segmenter, source=name == "mixed")
+        stopping = segmenter_stopping(self.recipe.segmenter)
+
+        def make(directory: Path) -> Facts:
+            return make_segmenter(
+                directory,
+                self._vocabulary_file("bpe"),
+                self.texts,
+                settings,
+                stopping,
+                machine=self.machine,
+                progress=self.progress,
+            )
+
+        return Stage(
+            name=f"segmenters/{name}",
+            settings=asdict(settings) | {"stopping": asdict(stopping)},
+            needs=(self.corpus, self.vocabulary("bpe")),
+            make=make,
+            outputs=MODEL_FILES,
+        )
+
+    def plain_segmentation(self) -> Stage:
+        splits = self.recipe.cut
+
+        def make(directory: Path) -> Facts:
+            cut_by_vocabulary(directory, self._vocabulary_file("bpe"), self.texts, splits)
+            return {}
+
+        return Stage(
+            name="segmentations/bpe",
+            settings={"cut": splits},
+            needs=(self.corpus, self.vocabulary("bpe")),
+            make=make,
+            outputs=tuple(map(pieces_file, splits)),
+        )
+
+    def segmentation(self, name: SegmenterName) -> Stage:
+        splits = self.recipe.cut
+        plain = self.plain_segmentation()
+
+        def make(directory: Path) -> Facts:
+            cut_by_segmenter(
+                directory,
+                self._segmenter_directory(name),
+                self.texts,
+                splits,
+                machine=self.machine,
+                progress=self.progress,
+            )
+            return write_examples(directory, self.root / plain.name, self.texts, splits[0])
+
+        return Stage(
+            name=f"segmentations/{name}",
+            settings={"cut": splits},
+            needs=(plain, self.segmenter(name)),
+            make=make,
+            outputs=(*map(pieces_file, splits), EXAMPLES),
+        )
+
+    def translator(self, system: System, seed: int) -> Stage:
+        fields = self.recipe.translator
+        languages = (self.recipe.source, self.recipe.target) if self.recipe.corpus.moses else None
+        settings = translator_settings(fields, system, seed, languages)
+        stopping = translator_stopping(fields)
+
+        def make(directory: Path) -> Facts:
+            return make_translator(
+                directory,
+                self._vocabulary_file(system.vocabulary),
+                self.texts,
+                settings,
+                stopping,
+                segmenter=self._segmenter_directory(system.segmenter) if system.segmenter else None,
+                machine=self.machine,
+                progress=self.progress,
+            )
+
+        segmenters = (self.segmenter(system.segmenter),) if system.segmenter else ()
+        return Stage(
+            name=f"translators/{system.name}/seed-{seed}",
+            settings=asdict(settings) | {"stopping": asdict(stopping)},
+            needs=(self.corpus, self.vocabulary(system.vocabulary), *segmenters),
+            make=make,
+            outputs=MODEL_FILES,
+        )
+
+    def translation(self, system: System, seed: int) -> Stage:
+        translator, decoding = self.translator(system, seed), self.recipe.decoding
+
+        def make(directory: Path) -> Facts:
+            translate_texts(
+                directory,
+                self.root / translator.name,
+                self.texts,
+                decoding,
+                machine=self.machine,
+                progress=self.progress,
+            )
+            return {}
+
+        return Stage(
+            name=f"translations/{system.name}/seed-{seed}",
+            settings=asdict(decoding),
+            needs=(self.corpus, translator),
+            make=make,
+            outputs=tuple(f"{split}.{self.recipe.target}" for split in EVALUATED),
+        )
+
+    def scores(self, system: System, seed: int) -> Stage:
+        translation = self.translation(system, seed)
+        return Stage(
+            name=f"scores/{system.name}/seed-{seed}",
+            settings={"metrics": ["BLEU", "chrF2"]},
+            needs=(self.corpus, translation),
+            make=lambda directory: write_scores(directory, self.root / translation.name, self.texts),
+            outputs=(SCORES,),
+        )
+
+    def significance(self, system: System, seed: int) -> Stage | None:
+        """Tests against the baselines; none for a system that has none but itself."""
+        translation = self.translation(system, seed)
+        baselines = {one.name: self.translation(one, seed) for one in self.baselines if one != system}
+        if not baselines:
+            return None
+        places = {name: self.root / stage.name for name, stage in baselines.items()}
+        return Stage(
+            name=f"significance/{system.name}/seed-{seed}",
+            settings={"baselines": list(baselines)},
+            needs=(self.corpus, translation, *baselines.values()),
+            make=lambda directory: write_tests(directory, self.root / translation.name, places, self.texts),
+            outputs=(TESTS,),
+        )
+
+    @property
+    def baselines(self) -> list[System]:
+        """The first system of the recipe, and BPE dropout on both sides where it is there."""
+        first = self.recipe.systems[0]
+        dropout = SYSTEMS["bpe-dropout"]
+        return [first, dropout] if dropout in self.recipe.systems and dropout != first else [first]
+
+    def _vocabulary_file(self, type: VocabularyType) -> Path:
+        return self.root / "vocabularies" / type / _MODEL
+
+    def _segmenter_directory(self, name: SegmenterName) -> Path:
+        return self.root / "segmenters" / name

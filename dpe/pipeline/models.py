@@ -1,0 +1,193 @@
+"""Training the segmenters and translators of an experiment: a preset, with the recipe's fields on top."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from dpe.evaluation.plots import draw_training_curve
+from dpe.evaluation.scores import Translation, score
+from dpe.inference.corpus_cutter import SegmenterCutter
+from dpe.model.transformer import TransformerSettings
+from dpe.pipeline.texts import Texts
+from dpe.progress import Progress
+from dpe.recipe.experiment import NetworkFields, SegmenterFields, TranslatorFields
+from dpe.recipe.systems import System
+from dpe.text.preparation import Moses
+from dpe.text.vocabulary import Vocabulary
+from dpe.training.checkpoint import MODEL, SETTINGS, VOCABULARY
+from dpe.training.curve import CURVE
+from dpe.training.position import Position
+from dpe.training.presets import SEGMENTER_PRESETS, TRANSLATOR_PRESETS, Preset
+from dpe.training.processes import Processes, choose_device
+from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
+from dpe.training.trainer import Stopping, TrainingSettings
+from dpe.training.translator_training import Bleu, TranslatorSettings, train_translator
+
+MODEL_FILES = (SETTINGS, VOCABULARY, MODEL, CURVE)
+_NETWORK = ("width", "heads", "feed_forward", "encoder_layers", "decoder_layers", "dropout", "norm")
+_TRAINING = ("learning_rate", "warmup", "accumulate")
+_Settings = TypeVar("_Settings", TransformerSettings, TrainingSettings)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What computes, which no result depends on."""
+
+    device: str = "auto"
+    threads: int | None = None  # None is one per core
+    save_seconds: float = 300.0
+
+    @property
+    def processes(self) -> Processes:
+        return Processes(device=choose_device(self.device))
+
+
+def use_threads(threads: int | None) -> None:
+    """Compute with so many threads in this process; None leaves it to torch."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+
+
+def segmenter_settings(fields: SegmenterFields, *, source: bool) -> SegmenterSettings:
+    """Of the mixed model, or of the language model."""
+    preset = SEGMENTER_PRESETS[fields.preset]
+    return SegmenterSettings(
+        network=_overridden(preset.network, fields, _NETWORK),
+        training=_training(preset, fields, fields.seed),
+        batch=fields.batch or preset.batch,
+        source=source,
+        source_dropout=fields.source_dropout if source else 0.0,
+        max_characters=fields.max_characters,
+    )
+
+
+def translator_settings(
+    fields: TranslatorFields, system: System, seed: int, moses: tuple[str, str] | None
+) -> TranslatorSettings:
+    """Of one system and one seed."""
+    preset = TRANSLATOR_PRESETS[fields.preset]
+    return TranslatorSettings(
+        network=_overridden(preset.network, fields, _NETWORK),
+        training=_training(preset, fields, seed),
+        batch=fields.batch or preset.batch,
+        label_smoothing=fields.label_smoothing,
+        source_method=system.source,
+        target_method=system.target,
+        bpe_dropout=fields.bpe_dropout,
+        unigram_alpha=fields.unigram_alpha,
+        target_sampling=system.target_sampling,
+        cut_seed=fields.cut_seed,
+        max_tokens=fields.max_tokens,
+        moses=moses,
+    )
+
+
+def segmenter_stopping(fields: SegmenterFields) -> Stopping:
+    return _stopping(fields, SEGMENTER_PRESETS[fields.preset])
+
+
+def translator_stopping(fields: TranslatorFields) -> Stopping:
+    return _stopping(fields, TRANSLATOR_PRESETS[fields.preset])
+
+
+def make_segmenter(
+    directory: Path,
+    vocabulary: Path,
+    texts: Texts,
+    settings: SegmenterSettings,
+    stopping: Stopping,
+    *,
+    machine: Machine,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Train the segmenter in a directory, or go on with it."""
+    train, dev = (texts.open(split, cache=directory / "cache") for split in ("train", "dev"))
+    if not settings.source:
+        train, dev = replace(train, source=None), replace(dev, source=None)
+    position = train_segmenter(
+        directory,
+        Vocabulary.load(vocabulary),
+        train,
+        dev,
+        settings=settings,
+        stopping=stopping,
+        processes=machine.processes,
+        progress=progress,
+        save_seconds=machine.save_seconds,
+    )
+    draw_training_curve(directory / CURVE, directory / "training.png")
+    return _facts(position) | {"dev_bits_per_character": position.best}
+
+
+def make_translator(
+    directory: Path,
+    vocabulary: Path,
+    texts: Texts,
+    settings: TranslatorSettings,
+    stopping: Stopping,
+    *,
+    segmenter: Path | None,
+    machine: Machine,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Train the translator in a directory, or go on with it. The segmenter's cuts are kept beside it."""
+    source, target = texts.prepared_pair("train")
+    cutter = segmenter and SegmenterCutter(
+        segmenter,
+        source=source,
+        target=target,
+        device=machine.device,
+        workers=machine.threads,
+        progress=progress,
+    )
+    position = train_translator(
+        directory,
+        Vocabulary.load(vocabulary),
+        texts.open("train", cache=directory / "cache"),
+        texts.open("dev", cache=directory / "cache"),
+        settings=settings,
+        stopping=stopping,
+        processes=machine.processes,
+        progress=progress,
+        bleu=_bleu_of(settings.moses),
+        cutter=cutter or None,
+        cuts=segmenter / "cuts" if segmenter else None,
+        save_seconds=machine.save_seconds,
+    )
+    draw_training_curve(directory / CURVE, directory / "training.png")
+    return _facts(position) | {"dev_bleu_greedy": -position.best}
+
+
+def _bleu_of(moses: tuple[str, str] | None) -> Bleu:
+    """BLEU of development translations; of tokenised ones, after undoing that on both sides."""
+    undo = Moses(moses[1]).detokenize if moses else str
+
+    def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+        return score(Translation("dev", list(map(undo, hypotheses))), list(map(undo, references))).bleu
+
+    return bleu
+
+
+def _overridden(settings: _Settings, fields: NetworkFields, names: Sequence[str]) -> _Settings:
+    """The preset's settings, with those that the recipe gives."""
+    given = {name: getattr(fields, name) for name in names}
+    return replace(settings, **{name: value for name, value in given.items() if value is not None})
+
+
+def _training(preset: Preset, fields: NetworkFields, seed: int) -> TrainingSettings:
+    return replace(_overridden(preset.training, fields, _TRAINING), seed=seed, bf16=fields.bf16)
+
+
+def _stopping(fields: NetworkFields, preset: Preset) -> Stopping:
+    """The preset's epochs count only where the recipe says nothing about the end."""
+    epochs = preset.epochs if fields.epochs is None and fields.steps is None else fields.epochs
+    return Stopping(epochs=epochs, steps=fields.steps, patience=fields.patience, average=fields.average)
+
+
+def _facts(position: Position) -> dict[str, Any]:
+    return {"steps": position.step, "epochs": position.epoch, "training_seconds": round(position.seconds, 1)}

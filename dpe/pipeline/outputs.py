@@ -1,0 +1,143 @@
+"""What the trained models of an experiment are asked for: cuts, translations, scores, tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dpe.evaluation.comparison_report import compare_files
+from dpe.evaluation.scores import Translation, paired_bootstrap, read_reference, score
+from dpe.inference.corpus_cutter import SegmenterCutter
+from dpe.inference.translator import Search, Translator
+from dpe.pipeline.models import Machine
+from dpe.pipeline.texts import Texts
+from dpe.progress import Progress
+from dpe.recipe.experiment import DecodingFields, Split
+from dpe.text.corpus import read_lines, write_lines
+from dpe.text.files import whole_text_file
+from dpe.text.formats import format_pieces
+from dpe.text.segmenters import OwnCut
+from dpe.text.vocabulary import Vocabulary
+from dpe.training.target_cuts import Cutting
+
+EXAMPLES, SCORES, TESTS = "examples.json", "scores.json", "significance.json"
+EVALUATED: tuple[Split, ...] = ("dev", "test")
+
+
+def pieces_file(split: Split) -> str:
+    return f"{split}.pieces"
+
+
+def cut_by_vocabulary(directory: Path, vocabulary: Path, texts: Texts, splits: tuple[Split, ...]) -> None:
+    """The targets in the vocabulary's own cut."""
+    loaded = Vocabulary.load(vocabulary)
+    segmenter = OwnCut(loaded)
+    for split in splits:
+        lines = read_lines(texts.prepared(split, texts.target))
+        cut = (format_pieces(segmenter.cut(line), "pieces", loaded) for line in lines)
+        write_lines(directory / pieces_file(split), cut)
+
+
+def cut_by_segmenter(
+    directory: Path,
+    segmenter: Path,
+    texts: Texts,
+    splits: tuple[Split, ...],
+    *,
+    machine: Machine,
+    progress: Progress,
+) -> None:
+    """The targets in a segmenter's best cut given the plain source (the paper's fixed DPE)."""
+    for split in splits:
+        source, target = texts.prepared_pair(split)
+        cutter = SegmenterCutter(
+            segmenter,
+            source=source,
+            target=target,
+            device=machine.device,
+            workers=machine.threads,
+            progress=progress,
+        )
+        cutter.cut(directory / pieces_file(split), Cutting())
+
+
+def write_examples(directory: Path, plain: Path, texts: Texts, split: Split) -> dict[str, Any]:
+    """The most frequent words that two segmentations cut differently (the paper's table 4)."""
+    found = compare_files(
+        plain / pieces_file(split),
+        directory / pieces_file(split),
+        train_counts=texts.prepared("train", texts.target),
+    ).comparison
+    _write_json(directory / EXAMPLES, [asdict(word) for word in found.top])
+    return {
+        "compared": split,
+        "different_words": found.different_tokens / max(found.tokens, 1),
+        "pieces_per_word": {"bpe": found.pieces_per_word_a, "this": found.pieces_per_word_b},
+    }
+
+
+def translate_texts(
+    directory: Path,
+    translator: Path,
+    texts: Texts,
+    decoding: DecodingFields,
+    *,
+    machine: Machine,
+    progress: Progress,
+) -> None:
+    """Translations of the held-out texts."""
+    search = Search(beam=decoding.beam, length_penalty=decoding.length_penalty)
+    model = Translator.load(translator, threads=machine.threads)
+
+    def translated(source: Path) -> Iterator[str]:
+        for found in progress.track(model.stream(read_lines(source), search), "translating"):
+            yield found[0].text
+
+    for split in EVALUATED:
+        out = directory / f"{split}.{texts.target}"
+        write_lines(out, translated(texts.plain(split, texts.source)))
+
+
+def write_scores(directory: Path, translations: Path, texts: Texts) -> dict[str, Any]:
+    """BLEU and chrF2 with their signatures, on each held-out text."""
+    scores: dict[str, Any] = {
+        split: asdict(score(_read(translations, split, texts), _reference(split, texts)))
+        for split in EVALUATED
+    }
+    _write_json(directory / SCORES, scores)
+    return scores
+
+
+def write_tests(
+    directory: Path, translations: Path, baselines: Mapping[str, Path], texts: Texts
+) -> dict[str, Any]:
+    """Paired bootstrap on the test text against each baseline, which is named."""
+    reference = _reference("test", texts)
+    ours = _read(translations, "test", texts)
+    tests = {
+        name: [
+            asdict(test)
+            for test in paired_bootstrap(
+                [ours], Translation(name, _read(path, "test", texts).lines), reference
+            )
+        ]
+        for name, path in baselines.items()
+    }
+    _write_json(directory / TESTS, tests)
+    return tests
+
+
+def _reference(split: Split, texts: Texts) -> list[str]:
+    return read_reference(texts.plain(split, texts.target))
+
+
+def _read(translations: Path, split: Split, texts: Texts) -> Translation:
+    return Translation("this", list(read_lines(translations / f"{split}.{texts.target}")))
+
+
+def _write_json(path: Path, content: Any) -> None:
+    with whole_text_file(path) as file:
+        file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")

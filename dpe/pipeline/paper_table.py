@@ -1,0 +1,156 @@
+"""The paper's table of one or more runs: rows are language pairs, columns are systems."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import fmean
+
+from dpe.evaluation.tables import Table
+from dpe.pipeline.results import Metric, Results, SystemResult, Test
+
+SIGNIFICANT = 0.05
+_DROPOUT = "bpe-dropout"
+_NAMES = {"bleu": "BLEU", "chrf": "chrF2"}
+
+
+def paper_tables(runs: Sequence[Results], *, metric: Metric = "bleu", text: str = "test") -> list[Table]:
+    """The scores, then the tests behind the stars (which are on the test text)."""
+    columns = _columns(runs)
+    rows = [_row(label, run, columns, metric, text) for label, run in zip(_labels(runs), runs, strict=True)]
+    if len(runs) > 1:
+        rows += _average(runs, columns, metric, text)
+    table = Table(
+        f"{_NAMES[metric]} on {text}: mean of seeds ± standard deviation",
+        ["", *(cell for name, title in columns for cell in _headers(name, title, columns))],
+        rows,
+        frozenset({""}),
+        _note(runs, columns, metric, text),
+    )
+    tests = _tests_table(runs)
+    return [table, *([tests] if tests.rows else [])]
+
+
+def baseline_of(system: str, columns: Sequence[tuple[str, str]]) -> str | None:
+    """What a system is compared with: BPE dropout as in the paper's Δ2, or the first system."""
+    names = [name for name, _ in columns]
+    if system == names[0]:
+        return None
+    return _DROPOUT if _DROPOUT in names and system != _DROPOUT else names[0]
+
+
+def _columns(runs: Sequence[Results]) -> list[tuple[str, str]]:
+    """Name and title of every system of any run, in the order in which they come."""
+    return list(dict.fromkeys((system.name, system.title) for run in runs for system in run.systems))
+
+
+def _labels(runs: Sequence[Results]) -> list[str]:
+    """The pair, with the name of the recipe where two runs have the same."""
+    count = Counter(run.pair for run in runs)
+    return [run.pair if count[run.pair] == 1 else f"{run.pair} ({run.recipe['name']})" for run in runs]
+
+
+def _headers(name: str, title: str, columns: Sequence[tuple[str, str]]) -> list[str]:
+    return [title] if baseline_of(name, columns) is None else [title, "Δ"]
+
+
+def _row(
+    label: str, run: Results, columns: Sequence[tuple[str, str]], metric: Metric, text: str
+) -> list[str]:
+    systems = {system.name: system for system in run.systems}
+    cells = [label]
+    for name, _ in columns:
+        system = systems.get(name)
+        cells.append(_score(system, metric, text) if system else "")
+        if (baseline := baseline_of(name, columns)) is not None:
+            other = systems.get(baseline)
+            cells.append(_delta(run, system, other, metric, text) if system and other else "")
+    return cells
+
+
+def _score(system: SystemResult, metric: Metric, text: str) -> str:
+    deviation = system.deviation(metric, text)
+    return f"{system.mean(metric, text):.2f}" + (f" ± {deviation:.2f}" if deviation is not None else "")
+
+
+def _delta(run: Results, system: SystemResult, other: SystemResult, metric: Metric, text: str) -> str:
+    """The difference of means, with a star where the tests of every seed agree."""
+    difference = system.mean(metric, text) - other.mean(metric, text)
+    largest = largest_p(run.tests, system.name, other.name, _NAMES[metric]) if text == "test" else None
+    return f"{difference:+.2f}" + ("*" if largest is not None and largest < SIGNIFICANT else "")
+
+
+def largest_p(tests: Sequence[Test], system: str, baseline: str, metric: str) -> float | None:
+    """The p of the seed that is least sure; None without tests."""
+    found = [
+        test.p_value
+        for test in tests
+        if (test.system, test.baseline, test.metric) == (system, baseline, metric)
+    ]
+    return max(found, default=None)
+
+
+def _average(
+    runs: Sequence[Results], columns: Sequence[tuple[str, str]], metric: Metric, text: str
+) -> list[list[str]]:
+    """The last row of the paper's table, over the systems that every run has."""
+    means: dict[str, float] = {}
+    for name, _ in columns:
+        found = [system.mean(metric, text) for run in runs for system in run.systems if system.name == name]
+        if len(found) == len(runs):
+            means[name] = fmean(found)
+    cells = ["average"]
+    for name, _ in columns:
+        cells.append(f"{means[name]:.2f}" if name in means else "")
+        if (baseline := baseline_of(name, columns)) is not None:
+            both = name in means and baseline in means
+            cells.append(f"{means[name] - means[baseline]:+.2f}" if both else "")
+    return [cells]
+
+
+def _note(runs: Sequence[Results], columns: Sequence[tuple[str, str]], metric: Metric, text: str) -> str:
+    titles = dict(columns)
+    names = {baseline_of(name, columns) for name in titles} - {None}
+    against = ", ".join(
+        f"of {titles[name]} against {titles[baseline]}"
+        for name in titles
+        if (baseline := baseline_of(name, columns)) in titles and baseline is not None
+    )
+    seeds = sorted({len(system.seeds) for run in runs for system in run.systems})
+    signatures = {
+        seed.scores[text][f"{metric}_signature"]
+        for run in runs
+        for system in run.systems
+        for seed in system.seeds
+    }
+    lines = [f"seeds: {' or '.join(map(str, seeds))}"]
+    if names:
+        lines.append(f"Δ: {against}; * p < {SIGNIFICANT} by paired bootstrap in every seed")
+    return "\n".join([*lines, *(f"{_NAMES[metric]}: {signature}" for signature in sorted(signatures))])
+
+
+def _tests_table(runs: Sequence[Results]) -> Table:
+    """For every system and baseline the mean difference and the largest p over the seeds."""
+    rows = []
+    for label, run in zip(_labels(runs), runs, strict=True):
+        titles = {system.name: system.title for system in run.systems}
+        pairs = dict.fromkeys((test.system, test.baseline) for test in run.tests)
+        rows += [
+            [label, titles[system], titles[baseline], *_test_cells(run.tests, system, baseline)]
+            for system, baseline in pairs
+            if system in titles and baseline in titles
+        ]
+    columns = ["", "system", "baseline", "seeds", "BLEU", "p", "chrF2", "p "]
+    note = "Differences are means over the seeds; p is the largest of the seeds, two-sided."
+    return Table("Paired bootstrap on test", columns, rows, frozenset(columns[:3]), note)
+
+
+def _test_cells(tests: Sequence[Test], system: str, baseline: str) -> list[str]:
+    cells: list[str] = []
+    for metric in _NAMES.values():
+        found = [
+            test for test in tests if (test.system, test.baseline, test.metric) == (system, baseline, metric)
+        ]
+        cells = cells or [str(len(found))]
+        cells += [f"{fmean(test.difference for test in found):+.2f}", f"{max(t.p_value for t in found):.4f}"]
+    return cells

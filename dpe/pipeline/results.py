@@ -1,0 +1,198 @@
+"""The results of a run, from its artifacts alone: one JSON file that says what was measured and how."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, Literal
+
+from dpe.errors import UserError
+from dpe.pipeline.artifacts import Artifacts
+from dpe.text.files import whole_text_file
+from dpe.version import __version__
+
+RECIPE, RESULTS = "recipe.json", "results.json"
+Metric = Literal["bleu", "chrf"]
+_PACKAGES = ("torch", "ctranslate2", "sentencepiece", "sacrebleu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedResult:
+    """One translator: its scores by text (`dev`, `test`), as `scores.json` has them, and its training."""
+
+    seed: int
+    signature: str  # of the scores artifact
+    scores: dict[str, dict[str, Any]]
+    training: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemResult:
+    """One system over its seeds."""
+
+    name: str
+    title: str
+    seeds: list[SeedResult]
+
+    def values(self, metric: Metric, text: str) -> list[float]:
+        return [float(seed.scores[text][metric]) for seed in self.seeds]
+
+    def mean(self, metric: Metric, text: str) -> float:
+        return fmean(self.values(metric, text))
+
+    def deviation(self, metric: Metric, text: str) -> float | None:
+        """Of a sample (n - 1); none of a single seed."""
+        values = self.values(metric, text)
+        return stdev(values) if len(values) > 1 else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """A paired bootstrap on the test text between two translators of one seed."""
+
+    system: str
+    baseline: str
+    seed: int
+    metric: str  # BLEU, chrF2
+    difference: float
+    p_value: float
+    signature: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Everything that a run has measured so far."""
+
+    recipe: dict[str, Any]
+    systems: list[SystemResult]
+    tests: list[Test]
+    stages: dict[str, dict[str, Any]]  # signature, seconds and facts by stage
+    versions: dict[str, str]
+    cores: int
+
+    @property
+    def pair(self) -> str:
+        return f"{self.recipe['source']}→{self.recipe['target']}"
+
+
+def collect_results(root: Path) -> Results:
+    """What the artifacts of a run say; those that are not up to date with their inputs are left out."""
+    artifacts = Artifacts(root)
+    recipe = _read_json(root / RECIPE, f"{root}: is no run of dpe ({RECIPE} is missing); see 'dpe run'.")
+    systems = [_system_result(artifacts, system) for system in recipe["systems"]]
+    return Results(
+        recipe=recipe,
+        systems=[system for system in systems if system.seeds],
+        tests=[test for system in recipe["systems"] for test in _tests(artifacts, system["name"])],
+        stages=_stages(artifacts),
+        versions=_versions(),
+        cores=os.cpu_count() or 1,
+    )
+
+
+def write_results(root: Path) -> Results:
+    """Collect the results into `results.json`, which stands for the run wherever it is copied."""
+    results = collect_results(root)
+    with whole_text_file(root / RESULTS) as file:
+        file.write(json.dumps(asdict(results), indent=1, ensure_ascii=False) + "\n")
+    return results
+
+
+def read_results(path: Path) -> Results:
+    """Of a run directory, or of a `results.json` from one."""
+    if path.is_dir():
+        return collect_results(path)
+    found = _read_json(path, f"{path}: is neither a run directory nor the results of one.")
+    try:
+        systems = [
+            SystemResult(**{**system, "seeds": [SeedResult(**seed) for seed in system["seeds"]]})
+            for system in found["systems"]
+        ]
+        tests = [Test(**test) for test in found["tests"]]
+        return Results(**{**found, "systems": systems, "tests": tests})
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}: is not the results.json of a run; give one, or a run directory.") from error
+
+
+def _system_result(artifacts: Artifacts, system: Mapping[str, Any]) -> SystemResult:
+    name = system["name"]
+    seeds = []
+    for seed, stage in _seeds(artifacts, "scores", name):
+        record = artifacts.record(stage) or {}
+        training = artifacts.record(f"translators/{name}/seed-{seed}") or {}
+        seeds.append(
+            SeedResult(
+                seed=seed,
+                signature=record["signature"],
+                scores=record["facts"],
+                training=training.get("facts", {}),
+            )
+        )
+    return SystemResult(name=name, title=system["title"], seeds=seeds)
+
+
+def _tests(artifacts: Artifacts, system: str) -> list[Test]:
+    tests = []
+    for seed, stage in _seeds(artifacts, "significance", system):
+        record = artifacts.record(stage) or {}
+        for baseline, found in record["facts"].items():
+            tests += [
+                Test(
+                    system=system,
+                    baseline=baseline,
+                    seed=seed,
+                    metric=one["metric"],
+                    difference=one["difference"],
+                    p_value=one["p_value"],
+                    signature=one["signature"],
+                )
+                for one in found
+            ]
+    return tests
+
+
+def _seeds(artifacts: Artifacts, kind: str, system: str) -> list[tuple[int, str]]:
+    """The seeds of a system whose artifacts of this kind are up to date, with their stages."""
+    found = []
+    for directory in (artifacts.root / kind / system).glob("seed-*"):
+        number, stage = directory.name.removeprefix("seed-"), f"{kind}/{system}/{directory.name}"
+        if number.isdigit() and artifacts.is_current(stage):  # what was put aside has a suffix
+            found.append((int(number), stage))
+    return sorted(found)
+
+
+def _stages(artifacts: Artifacts) -> dict[str, dict[str, Any]]:
+    """Signature, time and facts of every artifact that is up to date."""
+    stages = {}
+    for path in sorted(artifacts.root.glob("**/artifact.json")):
+        name = path.parent.relative_to(artifacts.root).as_posix()
+        record = artifacts.record(name)
+        if record and record["stage"] == name and artifacts.is_current(name):
+            stages[name] = {key: record[key] for key in ("signature", "seconds", "facts")}
+    return stages
+
+
+def _versions() -> dict[str, str]:
+    versions = {"dpe": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "unknown"
+    return versions
+
+
+def _read_json(path: Path, complaint: str) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(complaint) from error
+    if not isinstance(content, dict):
+        raise UserError(complaint)
+    return content

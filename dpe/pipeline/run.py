@@ -1,0 +1,120 @@
+"""`run_experiment`: a recipe in, a directory with every artifact, the table and the results out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dpe.errors import UserError
+from dpe.evaluation.tables import Table, plain
+from dpe.pipeline.artifacts import Artifacts, Stage, State
+from dpe.pipeline.experiment import Experiment
+from dpe.pipeline.locks import shared_run
+from dpe.pipeline.outputs import EXAMPLES
+from dpe.pipeline.paper_table import paper_tables
+from dpe.pipeline.results import RECIPE, RESULTS, write_results
+from dpe.pipeline.running import in_order, run_stages
+from dpe.recipe.experiment import Recipe
+from dpe.recipe.reading import nearest
+from dpe.text.files import whole_text_file
+
+TABLE = "table.txt"
+_SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}
+# Fields that say what is run and where, not how: processes that differ in them may work side by side.
+_FREE_FIELDS = ("name", "about", "data", "seeds", "systems", "examples")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """A part of an experiment; empty is all of it."""
+
+    systems: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+
+    def check(self, recipe: Recipe) -> None:
+        names = [system.name for system in recipe.systems]
+        for name in self.systems:
+            if name not in names:
+                raise UserError(f"The recipe {recipe.name} has no system {name!r}; {nearest(name, names)}")
+        for seed in self.seeds:
+            if seed not in recipe.seeds:
+                wanted = ", ".join(map(str, recipe.seeds))
+                raise UserError(f"The recipe {recipe.name} has no seed {seed}; it has {wanted}.")
+
+
+def plan(experiment: Experiment, selection: Selection = Selection()) -> list[Stage]:
+    """All stages of the selection in the order in which they are made: first the cuts, then seed by seed."""
+    recipe = experiment.recipe
+    selection.check(recipe)
+    systems = [one for one in recipe.systems if not selection.systems or one.name in selection.systems]
+    seeds = [seed for seed in recipe.seeds if not selection.seeds or seed in selection.seeds]
+    names = dict.fromkeys(system.segmenter for system in systems if system.segmenter)
+    stages = in_order(
+        [
+            *(experiment.segmentation(name) for name in names),
+            *(experiment.scores(system, seed) for seed in seeds for system in systems),
+        ]
+    )
+    planned = {stage.name: stage for stage in stages}
+    for test in (experiment.significance(system, seed) for seed in seeds for system in systems):
+        if test and _is_within_reach(test, planned.keys(), experiment.root):
+            planned |= {stage.name: stage for stage in (*test.needs, test) if stage.name not in planned}
+    return list(planned.values())
+
+
+def _is_within_reach(test: Stage, planned: Collection[str], root: Path) -> bool:
+    """A test needs the baseline's translations, of this plan or made before; it is no reason to make them."""
+    artifacts = Artifacts(root)
+    return all(need.name in planned or artifacts.state(need) is State.DONE for need in test.needs)
+
+
+def run_experiment(experiment: Experiment, selection: Selection = Selection()) -> list[Table]:
+    """Make what is not up to date, write the results, and give them as tables: scores, tests, examples."""
+    recipe, root = experiment.recipe, experiment.root
+    stages = plan(experiment, selection)
+    with shared_run(root, _fixed_settings(recipe)):
+        with whole_text_file(root / RECIPE) as file:
+            file.write(json.dumps(_described(recipe), indent=1, ensure_ascii=False) + "\n")
+        run_stages(stages, Artifacts(root), experiment.progress)
+        results = write_results(root)
+    tables = [*paper_tables([results]), *example_tables(recipe, root, stages)]
+    with whole_text_file(root / TABLE) as file:
+        file.write("\n\n".join(map(plain, tables)) + "\n")
+    for line in whereabouts(root, stages):
+        experiment.progress.say(line)
+    return tables
+
+
+def example_tables(recipe: Recipe, root: Path, stages: Sequence[Stage]) -> list[Table]:
+    """The most frequent words that BPE and a segmenter cut differently."""
+    tables = []
+    for stage in stages:
+        if EXAMPLES in stage.outputs:
+            words = json.loads((root / stage.name / EXAMPLES).read_text(encoding="utf-8"))
+            rows = [[word["word"], word["a"], word["b"]] for word in words[: recipe.examples]]
+            columns = ["word", "BPE", _SEGMENTER_TITLES[stage.name.removeprefix("segmentations/")]]
+            title = f"Words of {recipe.cut[0]} that are cut differently, the most frequent first"
+            tables.append(Table(title, columns, rows, frozenset(columns)))
+    return [table for table in tables if table.rows]
+
+
+def whereabouts(root: Path, stages: Sequence[Stage]) -> list[str]:
+    """Where everything is."""
+    kinds = dict.fromkeys(stage.name.partition("/")[0] for stage in stages)
+    return [
+        f"{root / TABLE}: the table",
+        f"{root / RESULTS}: all scores with settings, signatures and versions",
+        f"{root}: {', '.join(f'{kind}/' for kind in kinds)}",
+    ]
+
+
+def _described(recipe: Recipe) -> dict[str, Any]:
+    """The recipe without the place of the files, which says nothing about the results."""
+    return {key: value for key, value in asdict(recipe).items() if key != "data"}
+
+
+def _fixed_settings(recipe: Recipe) -> dict[str, Any]:
+    return {key: value for key, value in asdict(recipe).items() if key not in _FREE_FIELDS}

@@ -1,0 +1,146 @@
+"""What an experiment is. Every field is a key of a recipe file; `None` leaves the choice to the preset.
+
+name = "mine"                       [vocabulary]
+source = "en"                       size = 8000
+target = "de"
+systems = ["bpe", "dpe"]            [translator]
+seeds = [1, 2, 3]                   preset = "small"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from dpe.errors import UserError
+from dpe.recipe.systems import System
+from dpe.text.vocabulary import Normalization
+
+LANGUAGE = "{language}"
+Split = Literal["train", "dev", "test"]
+PresetName = Literal["tiny", "small", "base"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusFields:
+    """[corpus]: files, or the built-in corpus. In the name of a file `{language}` stands for each side's."""
+
+    builtin_pairs: int | None = None  # generate the built-in corpus (en, fi) with so many training pairs
+    train: tuple[str, ...] = ()  # files below `data`, plain, .gz or .xz; read one after the other
+    dev: str = ""
+    test: str = ""
+    lines: int | None = None  # learn from so many training pairs, drawn at random
+    max_tokens: int = 80  # a training pair with so many tokens on a side, or more, is dropped
+    max_ratio: float | None = None  # so is one whose sides differ in length by more than this factor
+    moses: bool = False  # tokenise by Moses' rules; translations are detokenised
+
+    def __post_init__(self) -> None:
+        files = [*self.train, self.dev, self.test]
+        if (self.builtin_pairs is None) == (not any(files)):
+            raise UserError("corpus needs either builtin_pairs, or the files train, dev and test.")
+        if self.builtin_pairs is None and not (self.train and self.dev and self.test):
+            raise UserError("corpus needs all of the files train, dev and test.")
+        for name in files:
+            if name and LANGUAGE not in name:
+                raise UserError(f"corpus names the file {name!r} without {LANGUAGE} where its sides differ.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyFields:
+    """[vocabulary]: learned from both sides of the training text together."""
+
+    size: int = 32_000
+    normalization: Normalization = "nfkc"
+    character_coverage: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkFields:
+    """What [segmenter] and [translator] share. What is not given is the preset's."""
+
+    preset: PresetName = "small"
+    width: int | None = None
+    heads: int | None = None
+    feed_forward: int | None = None
+    encoder_layers: int | None = None
+    decoder_layers: int | None = None
+    dropout: float | None = None  # of the network
+    norm: Literal["pre", "post"] | None = None
+    learning_rate: float | None = None
+    warmup: int | None = None  # updates
+    accumulate: int | None = None  # batches in an update
+    batch: int | None = None  # target characters (segmenter) or tokens (translator) in a batch
+    epochs: int | None = None  # the preset's only if steps is not given either
+    steps: int | None = None  # updates
+    patience: int | None = None  # stop after so many epochs without a better development score
+    average: int = 1  # try the mean of the last so many epochs' weights
+    bf16: bool = False  # compute in bfloat16 on a GPU
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmenterFields(NetworkFields):
+    """[segmenter]: of the mixed model, and of its twin without a source for LM DPE."""
+
+    source_dropout: float = 0.05  # BPE dropout of the source
+    max_characters: int = 1000  # longer lines are left out of training
+    seed: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslatorFields(NetworkFields):
+    """[translator]: the same for every system."""
+
+    bpe_dropout: float = 0.05
+    unigram_alpha: float = 0.2  # sharpness of unigram sampling
+    label_smoothing: float = 0.1
+    max_tokens: int = 256  # lines with more pieces on a side are left out of training
+    cut_seed: int = 1  # of random cuts; apart from `seeds`, so that runs of several seeds share their cuts
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodingFields:
+    """[decoding]: beam search."""
+
+    beam: int = 5
+    length_penalty: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One experiment: one language pair in one direction, several systems, several seeds."""
+
+    name: str
+    source: str  # language, as in the names of the files: en
+    target: str
+    systems: tuple[System, ...]  # names of systems, or tables that define others
+    about: str = ""  # one sentence
+    data: str = "data"  # directory of the corpus files
+    seeds: tuple[int, ...] = (1,)  # of the translators
+    cut: tuple[Split, ...] = ("test",)  # texts whose targets are cut by each segmenter, for analyses
+    examples: int = 5  # words whose cuts are shown
+    corpus: CorpusFields
+    vocabulary: VocabularyFields = field(default_factory=VocabularyFields)
+    segmenter: SegmenterFields = field(default_factory=SegmenterFields)
+    translator: TranslatorFields = field(default_factory=TranslatorFields)
+    decoding: DecodingFields = field(default_factory=DecodingFields)
+
+    def __post_init__(self) -> None:
+        names = [system.name for system in self.systems]
+        lists: dict[str, Sequence[object]] = {"systems": names, "seeds": self.seeds, "cut": self.cut}
+        for what, given in lists.items():
+            if not given or len(set(given)) < len(given):
+                raise UserError(f"{what} must name at least one, and none twice.")
+        if self.source == self.target:
+            raise UserError(f"source and target are both {self.source!r}; give two languages.")
+        if self.corpus.builtin_pairs and {self.source, self.target} != {"en", "fi"}:
+            raise UserError("the built-in corpus is English and Finnish: write en and fi for its sides.")
+
+    @property
+    def pair(self) -> str:
+        return f"{self.source}→{self.target}"
+
+    def file(self, name: str, language: str) -> Path:
+        """Where one side of a corpus file lies."""
+        return Path(self.data).expanduser() / name.replace(LANGUAGE, language)

@@ -1,0 +1,92 @@
+"""BPE's merges of one word, with dropout: which pair of symbols is merged next, until none is.
+
+The definition: every step drops each possible merge with probability p, afresh, and applies the best that
+remains (lowest rank, then leftmost); the word is finished when a step has none.
+
+What makes it fast: going through a step's merges from the best on, only those up to the first survivor
+matter. So the draws of a whole line are one sequence of survivals and drops, and it is enough to draw how
+many merges survive before the next one that is dropped. A word that is finished before that needs no
+work: its cut is the plain one.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+
+Candidate = tuple[int, int, int]  # rank of a merge, its first symbol, the symbol behind its second
+
+
+@dataclass(frozen=True)
+class MergingWord:
+    """A word as BPE starts, and as it ends when nothing is dropped."""
+
+    symbols: tuple[str, ...]
+    solid: frozenset[int]  # symbols that never merge: the protected strings
+    candidates: tuple[Candidate, ...]  # the first possible merges, as a heap
+    plain: tuple[str, ...] = ()
+    merges: int = 0
+
+    @classmethod
+    def start(cls, symbols: Sequence[str], solid: Sequence[bool], ranks: Mapping[str, int]) -> MergingWord:
+        heap = [
+            (ranks[symbols[i] + symbols[i + 1]], i, i + 2)
+            for i in range(len(symbols) - 1)
+            if symbols[i] + symbols[i + 1] in ranks and not (solid[i] or solid[i + 1])
+        ]
+        heapify(heap)
+        word = cls(tuple(symbols), frozenset(i for i, is_solid in enumerate(solid) if is_solid), tuple(heap))
+        plain, _ = merge(word, ranks, left=math.inf, survivals=lambda: math.inf)
+        return replace(word, plain=tuple(plain), merges=len(symbols) - len(plain))
+
+
+def draw_survivals(dropout: float, generator: random.Random) -> Callable[[], float]:
+    """Draws how many merges survive before the next one that is dropped: a geometric number."""
+    if dropout == 0:
+        return lambda: math.inf
+    if dropout == 1:
+        return lambda: 0.0
+    uniform, log, log_survival = generator.random, math.log, math.log1p(-dropout)
+    return lambda: log(1.0 - uniform()) // log_survival
+
+
+def merge(
+    word: MergingWord, ranks: Mapping[str, int], *, left: float, survivals: Callable[[], float]
+) -> tuple[list[str], float]:
+    """Merge a word to its end, `left` merges before the first drop; gives the pieces and the new `left`.
+
+    The symbols are a linked list. A merge leaves entries of the heap behind whose pair is gone; they are
+    recognised by their end and thrown away without a draw, because they are no possible merges.
+    """
+    texts, solid, rank_of = list(word.symbols), word.solid, ranks.get
+    count = len(texts)
+    after, before = list(range(1, count + 2)), list(range(-1, count))
+    heap = list(word.candidates)
+    dropped: list[Candidate] = []
+    while heap:
+        candidate = heappop(heap)
+        _, first, end = candidate
+        second = after[first]
+        if not texts[first] or after[second] != end:
+            continue
+        if left < 1:
+            dropped.append(candidate)
+            left = survivals()
+            continue
+        left -= 1
+        texts[first] += texts[second]
+        texts[second] = ""
+        after[first], before[end] = end, first
+        for start in (before[first], first):
+            neighbour = after[start] if start >= 0 else count
+            if neighbour == count or start in solid or neighbour in solid:
+                continue
+            if (rank := rank_of(texts[start] + texts[neighbour])) is not None:
+                heappush(heap, (rank, start, after[neighbour]))
+        for candidate in dropped:  # the next step draws afresh
+            heappush(heap, candidate)
+        dropped.clear()
+    return [text for text in texts if text], left

@@ -1,0 +1,208 @@
+"""Recipes: what a file says is what one gets, and every mistake is one sentence with the right name in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpe.errors import UserError
+from dpe.recipe.reading import nearest, read_recipe
+from dpe.recipe.systems import SYSTEMS, System
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+SHIPPED = sorted(path for path in RECIPES.rglob("*.toml") if path.name != "common.toml")
+PAIRS = [f"{a}-{b}" for x in ("de", "ro", "et", "fi", "hu") for a, b in (("en", x), (x, "en"))]
+
+GOOD = """
+name = "mine"
+source = "en"
+target = "de"
+systems = ["bpe", "dpe"]
+[corpus]
+train = ["train.{language}"]
+dev = "dev.{language}"
+test = "test.{language}"
+[vocabulary]
+size = 500
+"""
+
+
+def write(directory: Path, text: str, name: str = "recipe.toml") -> Path:
+    path = directory / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def complaint(path: Path, *overrides: str) -> str:
+    with pytest.raises(UserError) as caught:
+        read_recipe(path, overrides)
+    return str(caught.value)
+
+
+def test_a_file_becomes_fields_and_the_rest_has_defaults(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, GOOD))
+    assert (recipe.source, recipe.target, recipe.vocabulary.size) == ("en", "de", 500)
+    assert recipe.systems == (SYSTEMS["bpe"], SYSTEMS["dpe"])
+    assert recipe.seeds == (1,)
+    assert recipe.segmenter.width is None
+    assert recipe.file(recipe.corpus.dev, "de") == Path("data/dev.de")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("sourc = 'en'", ["'sourc'", "did you mean 'source'?"]),
+        ("[vocabulary]\nsise = 3", ["'vocabulary.sise'", "did you mean 'vocabulary.size'?"]),
+        ("[translator]\nwarm_up = 3", ["did you mean 'translator.warmup'?"]),
+        ("[translator]\nqqqqqq = 3", ["translator.qqqqqq", "choose one of", "translator.width"]),
+        ("[vocabulary]\nsize = '8k'", ["vocabulary.size must be a whole number, and is '8k'"]),
+        ("[vocabulary]\nsize = true", ["vocabulary.size must be a whole number"]),
+        ("vocabulary = 3", ["vocabulary must be a table, and is 3"]),
+        ("seeds = 3", ["seeds must be a list, each of it a whole number"]),
+        ("seeds = [1, 'two']", ["seeds must be a whole number, and is 'two'"]),
+        ("[segmenter]\npreset = 'huge'", ["segmenter.preset must be one of tiny, small, base"]),
+        ("systems = ['bpe', 'dpe-fixd']", ["no system 'dpe-fixd'", "did you mean 'dpe-fixed'?"]),
+        ("systems = [[]]", ["no system []"]),
+        ("about = 'unclosed", ["is not valid TOML"]),
+    ],
+)
+def test_a_mistake_names_the_file_and_the_nearest_setting(tmp_path: Path, line: str, says: list[str]) -> None:
+    path = write(tmp_path, line + "\n")
+    message = complaint(path)
+    assert message.startswith(f"{path}: ")
+    for words in says:
+        assert words in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('name = "mine"', "", "'name' is missing"),
+        ('systems = ["bpe", "dpe"]', "systems = []", "systems must name at least one"),
+        ('systems = ["bpe", "dpe"]', 'systems = ["bpe", "bpe"]', "none twice"),
+        ('target = "de"', 'target = "en"', "both 'en'"),
+        ('dev = "dev.{language}"', "", "train, dev and test"),
+        ('dev = "dev.{language}"', 'dev = "dev.de"', "'dev.de' without {language}"),
+        ("[corpus]", "[corpus]\nbuiltin_pairs = 5", "either builtin_pairs, or the files"),
+    ],
+)
+def test_a_recipe_that_does_not_hold_together_is_refused(
+    tmp_path: Path, old: str, new: str, says: str
+) -> None:
+    assert old in GOOD
+    assert says in complaint(write(tmp_path, GOOD.replace(old, new)))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    assert "absent.toml" in complaint(tmp_path / "absent.toml")
+    path = write(tmp_path, 'extends = "gone.toml"\n' + GOOD)
+    assert "gone.toml" in complaint(path)
+
+
+def test_set_overrides_with_toml_values_and_plain_text(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    recipe = read_recipe(
+        path,
+        ["vocabulary.size=700", "seeds=[4, 5]", "data=/some where/x", "translator.dropout=0", 'name="x=y"'],
+    )
+    assert recipe.vocabulary.size == 700
+    assert recipe.seeds == (4, 5)
+    assert recipe.data == "/some where/x"
+    assert isinstance(recipe.translator.dropout, float)
+    assert recipe.name == "x=y"
+    assert recipe.corpus == read_recipe(path).corpus
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("vocabulary.sise=3", "did you mean 'vocabulary.size'?"),
+        ("vocabulary.size=many", "must be a whole number, and is 'many'"),
+        ("vocabulary", "must be key=value"),
+        ("seeds=[1,", "must be a list"),
+    ],
+)
+def test_a_wrong_override_is_named_as_such(tmp_path: Path, override: str, says: str) -> None:
+    message = complaint(write(tmp_path, GOOD), override)
+    assert message.startswith(f"--set {override}: ")
+    assert says in message
+
+
+def test_a_recipe_extends_another_key_by_key(tmp_path: Path) -> None:
+    write(tmp_path, GOOD + "character_coverage = 0.9\n", "base.toml")
+    write(tmp_path, 'extends = "base.toml"\nseeds = [7]\n[vocabulary]\nsize = 600\n', "middle.toml")
+    top = write(tmp_path, 'extends = "middle.toml"\nsource = "de"\ntarget = "en"\n', "top.toml")
+    recipe = read_recipe(top)
+    assert (recipe.source, recipe.target, recipe.seeds) == ("de", "en", (7,))
+    assert (recipe.vocabulary.size, recipe.vocabulary.character_coverage) == (600, 0.9)
+    assert recipe.corpus.train == ("train.{language}",)
+
+
+def test_a_mistake_below_names_the_file_that_has_it(tmp_path: Path) -> None:
+    base = write(tmp_path, GOOD + "sise = 1\n", "base.toml")
+    assert complaint(write(tmp_path, 'extends = "base.toml"\n')).startswith(f"{base}: ")
+
+
+def test_a_circle_of_recipes_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, 'extends = "b.toml"\n', "a.toml")
+    assert "extends itself" in complaint(write(tmp_path, 'extends = "a.toml"\n', "b.toml"))
+
+
+def test_a_system_may_be_defined_in_the_recipe(tmp_path: Path) -> None:
+    own = '[{name = "mine", title = "BPE / DPE", source = "bpe", target = "dpe", segmenter = "mixed"}, "bpe"]'
+    systems = read_recipe(write(tmp_path, GOOD), [f"systems={own}"]).systems
+    assert systems[0] == System(name="mine", title="BPE / DPE", source="bpe", target="dpe", segmenter="mixed")
+    assert systems[1] == SYSTEMS["bpe"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ('source = "bpe", target = "dpe"', "needs a segmenter"),
+        ('source = "bpe", target = "bpe", segmenter = "lm"', "if, and only if"),
+        ('source = "bpe", target = "unigram"', "unigram on both sides"),
+        ('source = "bpe", target = "bpe", target_sampling = 1.0', "only the target dpe"),
+        ('source = "bpe", target = "dep"', "systems.target must be one of"),
+        ('source = "bpe"', "'systems.target' is missing"),
+    ],
+)
+def test_a_system_that_cannot_be_is_refused(tmp_path: Path, fields: str, says: str) -> None:
+    systems = f'systems=[{{name = "mine", title = "x", {fields}}}]'
+    assert says in complaint(write(tmp_path, GOOD), systems)
+
+
+def test_nearest_lists_everything_when_nothing_is_near() -> None:
+    assert nearest("bpe-drop", ["bpe", "bpe-dropout", "dpe"]) == "did you mean 'bpe-dropout'?"
+    assert nearest("zzz", ["bpe", "dpe"]) == "choose one of bpe, dpe."
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(RECIPES)))
+def test_shipped_recipes_are_named_after_their_files(path: Path) -> None:
+    recipe = read_recipe(path)
+    prefix = "paper-" if path.parent.name == "paper" else ""
+    assert recipe.name == prefix + path.stem
+    if recipe.corpus.train:
+        assert recipe.name.endswith(f"{recipe.source}-{recipe.target}")
+        pair = {recipe.source, recipe.target} - {"en"}
+        named = " ".join([*recipe.corpus.train, recipe.corpus.dev, recipe.corpus.test])
+        assert "paper" in recipe.name or all(f"en-{other}/" in named for other in pair)
+
+
+def test_the_ten_directions_of_the_paper_are_there_twice() -> None:
+    names = {str(path.relative_to(RECIPES).with_suffix("")) for path in SHIPPED}
+    assert {f"paper/{pair}" for pair in PAIRS} | {f"softloc-{pair}" for pair in PAIRS} <= names
+    assert {"demo", "multi30k-en-de", "multi30k-de-en"} <= names
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_paper_recipes_have_the_settings_of_the_paper(pair: str) -> None:
+    recipe = read_recipe(RECIPES / "paper" / f"{pair}.toml")
+    assert recipe.vocabulary.size == 32_000
+    assert len(recipe.seeds) == 3
+    assert recipe.corpus.moses
+    assert recipe.corpus.max_tokens == 80
+    assert recipe.segmenter.source_dropout == recipe.translator.bpe_dropout == 0.05
+    assert recipe.segmenter.preset == recipe.translator.preset == "base"
+    paper = ("bpe", "bpe-dropout-source", "bpe-dropout", "dpe", "dpe-fixed", "lm-dpe")
+    assert tuple(system.name for system in recipe.systems) == paper

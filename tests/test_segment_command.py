@@ -1,0 +1,408 @@
+"""`dpe segment` and `dpe score` as a user meets them: killed, repeated and misused too."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from segmenters import PAIRS, learned_vocabulary, save_segmenter
+
+from dpe import Segmenter, UserError
+from dpe.cli import run
+from dpe.inference.workers import ordered_results
+from dpe.text.corpus import read_lines, write_lines
+from dpe.text.segmenters import BpeDropout, Draw
+
+ROOT = Path(__file__).parents[1]
+HOSTILE = [
+    "", "   ", "\t", "\u2028", "\x85 \x0c", "talo\rssa", "\u2581", "\u2581\u2581 a", "a" * 3000,
+    "\U0001f600\U0001f600 x", "\u4e2d\u6587\u6ca1\u6709\u7a7a\u683c" * 10, "\ufb01\ufdfa", "e\u0301",
+    "<unk> </s> <pad>", "a ||| b", "\x00", "\u200b\ufeffx", "@@ @@",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with two segmenters and a text; the tests write beside them."""
+    directory = tmp_path_factory.mktemp("segment")
+    vocabulary = learned_vocabulary()
+    save_segmenter(directory / "segmenter", vocabulary)
+    save_segmenter(directory / "other", vocabulary, seed=2)
+    save_segmenter(directory / "lm", vocabulary, source=False)
+    write_lines(directory / "x.en", (source for source, _ in PAIRS))
+    write_lines(directory / "x.fi", (target for _, target in PAIRS))
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def _stand_there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+
+
+SEGMENT = ["segment", "--segmenter", "segmenter", "--device", "cpu", "--workers", "1"]
+TEXT = ["--source", "x.en", "--target", "x.fi"]
+Dpe = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def dpe(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Dpe:
+    """Run a command in this process; gives standard output and standard error."""
+
+    def call(*arguments: str, code: int = 0, stdin: str = "") -> tuple[str, str]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        capfd.readouterr()
+        found = run(list(arguments))
+        out, err = capfd.readouterr()
+        assert found == code, err
+        return out, err
+
+    return call
+
+
+def start(*arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "dpe", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)
+
+
+def test_lines_come_out_in_order_as_the_api_cuts_them(dpe: Dpe) -> None:
+    dpe(*SEGMENT, *TEXT, "--out", "plain.txt", "--batch-characters", "700")
+    api = Segmenter.load("segmenter").best(*map(list, zip(*PAIRS, strict=True)))
+    assert list(read_lines(Path("plain.txt"))) == [" ".join(cut.pieces) for cut in api]
+    out, err = dpe(*SEGMENT, *TEXT, "--batch-characters", "700")
+    assert out == Path("plain.txt").read_text(encoding="utf-8")
+    assert "400 lines" in err
+
+
+def test_any_number_of_workers_gives_the_same_bytes(dpe: Dpe) -> None:
+    """In processes of their own; jsonl shows every digit."""
+    options = ["--format", "jsonl", "--batch-characters", "900"]
+    dpe(*SEGMENT, *TEXT, *options, "--out", "one.jsonl")
+    three = start(*SEGMENT[:-1], "3", *TEXT, *options, "--out", "three.jsonl")
+    _, err = three.communicate()
+    assert three.returncode == 0, err
+    assert Path("three.jsonl").read_bytes() == Path("one.jsonl").read_bytes()
+
+
+def test_hostile_lines_all_come_out(dpe: Dpe) -> None:
+    vocabulary = learned_vocabulary()
+    targets = [line.replace("\t", " ") for line in HOSTILE]
+    stdin = "".join(
+        f"{source}\t{target}\n" for source, target in zip(reversed(targets), targets, strict=True)
+    )
+    out, _ = dpe(*SEGMENT, stdin=stdin)
+    lines = out.split("\n")
+    assert lines.pop() == ""
+    assert [line.replace(" ", "") for line in lines] == [vocabulary.normalize(line) for line in targets]
+    out, _ = dpe(*SEGMENT, "--mode", "n-best", "--n", "3", stdin=stdin)
+    assert [line.split("\t")[0] for line in out.split("\n")[:-1]] == lines
+    out, _ = dpe(*SEGMENT, "--format", "ids", stdin=stdin)
+    ids = [" ".join(map(str, vocabulary.piece_ids(filter(None, line.split(" "))))) for line in lines]
+    assert out.split("\n")[:-1] == ids
+
+
+def test_packed_files_and_standard_input_give_the_same(dpe: Dpe) -> None:
+    write_lines(Path("x.en.gz"), (source for source, _ in PAIRS))
+    write_lines(Path("x.fi.xz"), (target for _, target in PAIRS))
+    expected, _ = dpe(*SEGMENT, *TEXT)
+    dpe(*SEGMENT, "--source", "x.en.gz", "--target", "x.fi.xz", "--out", "packed.gz")
+    assert gzip.decompress(Path("packed.gz").read_bytes()).decode() == expected
+    first = Path("packed.gz").read_bytes()
+    dpe(*SEGMENT, *TEXT, "--out", "packed.gz", "--force")
+    assert Path("packed.gz").read_bytes() == first
+    out, _ = dpe(*SEGMENT, stdin="".join(f"{source}\t{target}\n" for source, target in PAIRS))
+    assert out == expected
+    assert not list(Path().glob("*.partial"))
+
+
+def test_a_language_model_needs_the_target_alone(dpe: Dpe) -> None:
+    options = ["segment", "--segmenter", "lm", "--workers", "1"]
+    from_file, _ = dpe(*options, "--target", "x.fi")
+    from_input, _ = dpe(*options, stdin="".join(f"{target}\n" for _, target in PAIRS))
+    api = Segmenter.load("lm").best(None, [target for _, target in PAIRS])
+    assert from_file == from_input == "".join(f"{' '.join(cut.pieces)}\n" for cut in api)
+
+
+def test_source_dropout_of_an_epoch(dpe: Dpe) -> None:
+    """The target is cut given a source that dropout has cut."""
+    segmenter = Segmenter.load("segmenter")
+    drop = BpeDropout(segmenter.vocabulary, dropout=0.5)
+    outputs = []
+    for epoch in (0, 1):
+        out, _ = dpe(*SEGMENT, *TEXT, "--source-dropout", "0.5", "--seed", "4", "--epoch", str(epoch))
+        examples = [
+            segmenter.example(line, drop.cut(source, Draw(4, epoch, line)), target)
+            for line, (source, target) in enumerate(PAIRS)
+        ]
+        cuts = segmenter.answers(examples, lambda batch: batch.best())
+        assert out == "".join(f"{' '.join(cut.pieces)}\n" for cut in cuts)
+        outputs.append(out)
+    plain, _ = dpe(*SEGMENT, *TEXT)
+    assert len({plain, *outputs}) == 3
+
+
+def test_modes_and_formats_say_what_the_api_says(dpe: Dpe) -> None:
+    segmenter = Segmenter.load("segmenter")
+    sources, targets = map(list, zip(*PAIRS, strict=True))
+    sampled = segmenter.sample(sources, targets, n=2, seed=3, epoch=1, temperature=2.0)
+    sample = ["--mode", "sample", "--n", "2", "--seed", "3", "--epoch", "1", "--temperature", "2"]
+    out, _ = dpe(*SEGMENT, *TEXT, *sample)
+    assert out.splitlines() == ["\t".join(" ".join(cut.pieces) for cut in cuts) for cuts in sampled]
+    out, _ = dpe(*SEGMENT, *TEXT, "--mode", "sample")
+    assert "\t" not in out  # one draw unless told otherwise
+    ranked = segmenter.n_best(sources, targets)
+    out, _ = dpe(*SEGMENT, *TEXT, "--mode", "n-best", "--format", "ids")
+    assert out.splitlines() == ["\t".join(" ".join(map(str, cut.ids)) for cut in cuts) for cuts in ranked]
+    out, _ = dpe(*SEGMENT, *TEXT, "--format", "subword-nmt")
+    assert [line.replace("@@ ", "") for line in out.splitlines()] == targets
+
+
+def test_jsonl_has_the_cut_and_the_posterior_of_sentence_and_words(dpe: Dpe) -> None:
+    segmenter = Segmenter.load("segmenter")
+    sources, targets = map(list, zip(*PAIRS, strict=True))
+    out, _ = dpe(*SEGMENT, *TEXT, "--format", "jsonl")
+    rows = [json.loads(line) for line in out.splitlines()]
+    answers = zip(rows, segmenter.best(sources, targets), segmenter.posterior(sources, targets), strict=True)
+    for row, cut, posterior in answers:
+        assert tuple(row["pieces"]) == cut.pieces
+        assert tuple(map(tuple, row["offsets"])) == cut.offsets
+        assert row["score"] == pytest.approx(cut.score, rel=1e-4)
+        assert row["probability"] == pytest.approx(cut.probability, rel=1e-2)
+        assert row["log_partition"] == pytest.approx(posterior.log_partition, rel=1e-4)
+        assert row["entropy"] == pytest.approx(posterior.entropy, rel=1e-2, abs=1e-4)
+        assert row["boundary_probabilities"] == pytest.approx(posterior.boundaries, abs=1e-3)
+        words = row["words"]
+        assert [piece for word in words for piece in word["pieces"]] == row["pieces"]
+        assert [word["word"] for word in words] == [word.word for word in posterior.words]
+        assert [posterior.text[word["offset"] :].startswith(word["word"]) for word in words]
+        assert math.prod(w["probability"] for w in words) == pytest.approx(row["probability"], rel=1e-4)
+        assert sum(w["entropy"] for w in words) == pytest.approx(row["entropy"], rel=1e-4, abs=1e-5)
+        # What is left is the end of sentence, which the cut does not change.
+        ends = [row[key] - sum(word[key] for word in words) for key in ("score", "log_partition")]
+        assert ends[0] == pytest.approx(ends[1], abs=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["n-best", "sample"])
+def test_jsonl_of_several_cuts(dpe: Dpe, mode: str) -> None:
+    out, _ = dpe(*SEGMENT, "--mode", mode, "--n", "4", "--format", "jsonl", stdin="a\ttalossani\na\t\n")
+    full, empty = map(json.loads, out.splitlines())
+    assert len(full["cuts"]) == 4
+    for cut in full["cuts"]:
+        assert "".join(cut["pieces"]) == "\u2581talossani"
+        expected = math.exp(cut["score"] - full["log_partition"])
+        assert cut["probability"] == pytest.approx(expected, rel=1e-3)
+    assert len(full["boundary_probabilities"]) == len("\u2581talossani")
+    assert {tuple(cut["pieces"]) for cut in empty["cuts"]} == {()}
+    assert empty["words"] == []
+
+
+def test_score_gives_one_row_per_line_and_the_totals(dpe: Dpe) -> None:
+    stdin = "".join(f"{source}\t{target}\n" for source, target in [*PAIRS[:20], ("a", ""), ("a", "☃ ☃")])
+    out, err = dpe("score", "--segmenter", "segmenter", "--workers", "1", stdin=stdin)
+    rows = [line.split("\t") for line in out.splitlines()]
+    sources, targets = map(list, zip(*PAIRS[:20], ("a", ""), ("a", "☃ ☃"), strict=True))
+    scores = Segmenter.load("segmenter").score(sources, targets)
+    assert [float(row[0]) for row in rows] == pytest.approx([s.log_probability for s in scores], rel=1e-4)
+    assert [int(row[1]) for row in rows] == [s.characters for s in scores]
+    assert [int(row[2]) for row in rows] == [0] * 21 + [2]
+    assert [float(row[3]) for row in rows] == pytest.approx([s.bits_per_character for s in scores], rel=1e-4)
+    bits = -sum(float(row[0]) for row in rows) / math.log(2) / sum(int(row[1]) for row in rows)
+    assert f"{bits:.4f} bits per character" in err
+    assert "2 unknown" in err
+
+
+def test_killed_and_started_again_gives_the_same_bytes(dpe: Dpe, tmp_path: Path) -> None:
+    """Killed after the first window is certain, with half a line behind it."""
+    lines = [f"{number} talo" for number in range(11_000)]
+    write_lines(tmp_path / "long.fi", lines)
+    options = [
+        "segment", "--segmenter", "lm", "--device", "cpu", "--target", str(tmp_path / "long.fi"),
+        "--batch-characters", "150", "--workers",
+    ]  # fmt: skip
+    out, record = tmp_path / "out", tmp_path / ".out.dpe.json"
+    process = start(*options, "2", "--out", str(out))
+    wait_for(lambda: record.exists() and json.loads(record.read_text())["lines"] > 0, process)
+    process.kill()
+    process.communicate()
+    assert not out.exists()
+    certain = json.loads(record.read_text())
+    assert 0 < certain["lines"] < len(lines)
+    with (tmp_path / "out.partial").open("ab") as file:
+        file.write(b"half a li")
+    _, err = dpe(*options, "1", "--out", str(out))
+    assert f"going on after {certain['lines']:,} lines" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.dpe.json", "long.fi", "out"]
+    dpe(*options, "1", "--out", str(tmp_path / "whole"))
+    assert out.read_bytes() == (tmp_path / "whole").read_bytes()
+    assert out.read_bytes().count(b"\n") == len(lines)
+
+
+def wait_for(happened: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while not happened():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_killed_between_the_last_line_and_the_rename(dpe: Dpe, tmp_path: Path) -> None:
+    """The moment is made by hand: the record says finished, the output is still aside."""
+    for name in ("out", "out.gz"):
+        options = [*SEGMENT, *TEXT, "--out", str(tmp_path / name)]
+        dpe(*options)
+        expected = (tmp_path / name).read_bytes()
+        partial = gzip.decompress(expected) if name.endswith("gz") else expected
+        (tmp_path / f"{name}.partial").write_bytes(partial)
+        (tmp_path / name).unlink()
+        dpe(*options)
+        assert (tmp_path / name).read_bytes() == expected
+        assert not (tmp_path / f"{name}.partial").exists()
+
+
+def test_a_finished_output_is_kept(dpe: Dpe, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = [*SEGMENT, *TEXT, "--out", str(out)]
+    dpe(*options)
+    before, stamp = out.read_bytes(), out.stat().st_mtime_ns
+    _, err = dpe(*options)
+    assert "finished already" in err
+    assert out.stat().st_mtime_ns == stamp
+    for change in (
+        ["--mode", "sample"], ["--format", "ids"], ["--seed", "2"], ["--source-dropout", "0.1"],
+        ["--epoch", "3"], ["--temperature", "2"], ["--batch-characters", "99"],
+        ["--segmenter", "other"], ["--source", "x.fi"],
+    ):  # fmt: skip
+        _, err = dpe(*options, *change, code=2)
+        assert "--force" in err
+        assert out.read_bytes() == before
+    _, err = dpe(*options, "--workers", "2")  # changes no byte, so it is the same configuration
+    assert "finished already" in err
+    dpe(*options, "--format", "ids", "--force")
+    assert out.read_bytes() != before
+    dpe(*options, code=2)
+    dpe(*options, "--force")
+    assert out.read_bytes() == before
+
+
+def test_outputs_of_others_are_kept_too(dpe: Dpe, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = [*SEGMENT, *TEXT, "--out", str(out)]
+    out.write_text("precious\n")
+    _, err = dpe(*options, code=2)
+    assert "--force" in err
+    assert out.read_text() == "precious\n"
+    dpe(*options, "--force")
+    with out.open("a") as file:
+        file.write("edited\n")
+    _, err = dpe(*options, code=2)
+    assert "changed" in err
+    out.unlink()
+    dpe(*options)  # nothing is there to be lost
+    assert "edited" not in out.read_text()
+    empty = tmp_path / "empty"
+    empty.touch()
+    dpe(*SEGMENT, *TEXT, "--out", str(empty))
+    assert empty.read_bytes() == out.read_bytes()
+
+
+def test_an_empty_text_gives_an_empty_output(dpe: Dpe, tmp_path: Path) -> None:
+    (tmp_path / "nothing").touch()
+    out = tmp_path / "out"
+    for _ in range(2):
+        dpe("segment", "--segmenter", "lm", "--target", str(tmp_path / "nothing"), "--out", str(out))
+        assert out.read_bytes() == b""
+    out_text, _ = dpe("score", "--segmenter", "lm", "--workers", "1")
+    assert out_text == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--target", "x.fi"], "give --source"),
+        (["--segmenter", "lm", *TEXT], "leave --source out"),
+        (["--source", "x.en", "--target", "absent"], "absent"),
+        (["--source", "x.en", "--target", "short"], "equally many lines"),
+        ([*TEXT, "--segmenter", "x.en"], "x.en"),
+        ([*TEXT, "--segmenter", "nowhere"], "holds no trained segmenter"),
+        ([*TEXT, "--temperature", "0"], "above 0"),
+        ([*TEXT, "--n", "0"], "--n"),
+        ([*TEXT, "--device", "abacus"], "abacus"),
+        ([*TEXT, "--out", "."], "directory"),
+        (["--source", "x.en", "--target", "latin"], "UTF-8"),
+        ([], "line 1: has 0 tabs"),
+    ],
+)
+def test_mistakes_are_sentences(dpe: Dpe, arguments: list[str], says: str) -> None:
+    Path("short").write_text("one line\n")
+    Path("latin").write_bytes(b"\xe4\n" * len(PAIRS))
+    out, err = dpe(*SEGMENT, *arguments, code=2, stdin="no tab\n")
+    assert says in err
+    assert err.startswith("dpe: ")
+    assert out == ""
+
+
+class Kill:
+    """Work that ends its process at task 3; `Fail` raises there instead."""
+
+    def __call__(self, task: int) -> int:
+        if task == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return task * task
+
+
+class Fail:
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def __call__(self, task: int) -> int:
+        if task == 3 and self.error is not None:
+            raise self.error
+        time.sleep(0.002 * (task % 5))  # so that results come out of order
+        return task * task
+
+
+def make_ill() -> Fail:
+    return Fail(UserError("the text is ill."))
+
+
+def test_workers_hand_back_in_order_and_pass_on_failures() -> None:
+    """Any callable can be made in the workers; those here are this module's classes."""
+    assert list(ordered_results(Fail, range(300), workers=2)) == [n * n for n in range(300)]
+    with pytest.raises(UserError, match="killed by signal 9"):
+        list(ordered_results(Kill, range(300), workers=2))
+    with pytest.raises(UserError, match="the text is ill"):
+        list(ordered_results(make_ill, range(300), workers=2))
+
+
+def test_interrupted_it_leaves_no_process_behind(tmp_path: Path) -> None:
+    write_lines(tmp_path / "long.fi", (f"{number} talo" for number in range(60_000)))
+    out = tmp_path / "out"
+    process = start(
+        "segment", "--segmenter", "lm", "--device", "cpu", "--target", str(tmp_path / "long.fi"),
+        "--batch-characters", "150", "--workers", "2", "--out", str(out),
+    )  # fmt: skip
+    wait_for(lambda: (tmp_path / "out.partial").exists() and len(children(process.pid)) >= 2, process)
+    below = children(process.pid)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{child}").exists() for child in below):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task")
+    return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]

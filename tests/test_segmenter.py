@@ -1,0 +1,342 @@
+"""The Segmenter: every answer against brute force over all cuts of short sentences."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import make_model
+from scipy.stats import chisquare
+from segmenters import PAIRS, learned_vocabulary, save_segmenter
+
+import dpe
+from dpe import Segmenter, UserError
+from dpe.inference import long_lines
+from dpe.inference.long_lines import Window, long_line_scores, windows
+from dpe.model.batching import MixedCollator
+from dpe.model.edge_scores import edge_scores_reference
+from dpe.text.vocabulary import MARKER, Vocabulary, split_words
+from dpe.training.objectives import batch_edge_scores
+
+ROOT = Path(__file__).parents[1]
+LETTERS = [(MARKER, -1.0), ("a", -2.0), ("b", -3.0), ("c", -4.0)]
+LONGER = [("ab", -5.0), ("ba", -6.0), ("bc", -7.0), (MARKER + "a", -8.0), ("abc", -9.0), ("xy", -10.0)]
+Cuts = dict[tuple[str, ...], float]  # every lattice cut, as one string per edge, with its score
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return make_model(LETTERS + LONGER, protected=["cc"])
+
+
+@pytest.fixture(scope="module")
+def segmenter(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Segmenter:
+    return Segmenter.load(save_segmenter(tmp_path_factory.mktemp("small") / "s", vocabulary))
+
+
+@pytest.fixture(scope="module")
+def language_model(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Segmenter:
+    directory = tmp_path_factory.mktemp("small") / "lm"
+    return Segmenter.load(save_segmenter(directory, vocabulary, source=False))
+
+
+@pytest.fixture(scope="module")
+def corpus_segmenter(tmp_path_factory: pytest.TempPathFactory) -> Segmenter:
+    return Segmenter.load(save_segmenter(tmp_path_factory.mktemp("corpus") / "s", learned_vocabulary()))
+
+
+def cuts_of_text(text: str, vocabulary: Vocabulary) -> Iterator[tuple[str, ...]]:
+    """All ways to write a text as pieces: by definition, one first piece after the other."""
+    if not text:
+        yield ()
+        return
+    protected = set(vocabulary.protected)
+    if starts := [p for p in protected if text.startswith(p)]:
+        ends = [len(max(starts, key=len))]
+    else:
+        border = min((text.find(p) for p in protected if p in text), default=len(text))
+        single = text[0]
+        ends = [n for n in range(1, border + 1) if text[:n] in vocabulary.ids or text[:n] == single]
+    for end in ends:
+        for rest in cuts_of_text(text[end:], vocabulary):
+            yield (text[:end], *rest)
+
+
+def brute_force(segmenter: Segmenter, source: str | None, target: str) -> Cuts:
+    """log p(y, z | x) of every cut z, from the full softmax of a model that reads this sentence alone."""
+    vocabulary, model = segmenter.vocabulary, segmenter._model
+    pieces = None if source is None else vocabulary.encode(source)
+    example = segmenter.example(0, pieces, target)
+    batch = MixedCollator(vocabulary).collate([example], epoch=0)
+    states = model.states(batch.source, batch.source_lengths, batch.characters)[0]
+    everything = torch.arange(len(vocabulary))
+    rows = [
+        edge_scores_reference(
+            states, model.output_weight, torch.full_like(everything, t), everything,
+            excluded=[vocabulary.pad_id, vocabulary.bos_id],
+        ).double()
+        for t in range(len(example.marked) + 1)
+    ]  # fmt: skip
+    words = [list(cuts_of_text(word, vocabulary)) for word in split_words(example.marked)]
+    result: Cuts = {}
+    for chosen in itertools.product(*words):
+        cut = tuple(piece for word in chosen for piece in word)
+        starts = itertools.accumulate(map(len, cut), initial=0)
+        ids = [*vocabulary.piece_ids(cut), vocabulary.eos_id]
+        result[cut] = sum(float(rows[t][i]) for t, i in zip(starts, ids, strict=True))
+    return result
+
+
+def log_sum(values: list[float]) -> float:
+    return max(values) + math.log(math.fsum(math.exp(value - max(values)) for value in values))
+
+
+def written(cut: tuple[str, ...], vocabulary: Vocabulary) -> tuple[str, ...]:
+    """Neighbouring unknown characters joined."""
+    groups = itertools.groupby(cut, lambda piece: piece in vocabulary.ids)
+    return tuple(p for known, run in groups for p in (run if known else ["".join(run)]))
+
+
+SENTENCES = ["", "a", "ab", "abc bca", "aabbc a", "acc ccb", "a☃b ☃☃", "xy x y", "abab"]
+
+
+@pytest.mark.parametrize("target", SENTENCES)
+@pytest.mark.parametrize("with_source", [True, False])
+def test_every_answer_is_brute_force(
+    segmenter: Segmenter, language_model: Segmenter, target: str, with_source: bool
+) -> None:
+    chosen, source = (segmenter, "ab c") if with_source else (language_model, None)
+    cuts = brute_force(chosen, source, target)
+    log_partition = log_sum(list(cuts.values()))
+
+    every = chosen.n_best(source, target, n=len(cuts) + 5)
+    assert [cut.score for cut in every] == pytest.approx(sorted(cuts.values(), reverse=True), abs=1e-4)
+    assert Counter(cut.pieces for cut in every) == Counter(written(cut, chosen.vocabulary) for cut in cuts)
+    assert math.fsum(cut.probability for cut in every) == pytest.approx(1.0, abs=1e-9)
+
+    best = chosen.best(source, target)
+    assert best == chosen.n_best(source, target, n=1)[0]
+    assert best.pieces == written(max(cuts, key=cuts.__getitem__), chosen.vocabulary)
+    assert best.log_partition == pytest.approx(log_partition, abs=1e-4)
+    assert best.probability == pytest.approx(math.exp(max(cuts.values()) - log_partition), abs=1e-5)
+
+    score = chosen.score(source, target)
+    assert score.log_probability == best.log_partition
+    assert score.characters == len(chosen.vocabulary.normalize(target)) + 1
+    assert 2 ** (score.bits_per_character * score.characters) == pytest.approx(
+        math.exp(-log_partition), rel=1e-3
+    )
+    assert score.unknown == target.count("☃")
+
+    assert_posterior(chosen, source, target, cuts)
+
+
+def assert_posterior(segmenter: Segmenter, source: str | None, target: str, cuts: Cuts) -> None:
+    log_partition = log_sum(list(cuts.values()))
+    posterior = segmenter.posterior(source, target)
+    probabilities = {cut: math.exp(score - log_partition) for cut, score in cuts.items()}
+    expected = np.zeros(len(posterior.text))
+    for cut, probability in probabilities.items():
+        ends = list(itertools.accumulate(map(len, cut)))
+        expected[np.array(ends, dtype=int) - 1] += probability
+    assert posterior.boundaries == pytest.approx(expected, abs=1e-5)
+    entropy = -sum(p * math.log(p) for p in probabilities.values() if p)
+    assert posterior.entropy == pytest.approx(entropy, abs=1e-4)
+    assert posterior.text == "".join(word.word for word in posterior.words)
+    assert posterior.log_partition == pytest.approx(log_partition, abs=1e-4)
+
+
+@settings(deadline=None, max_examples=30)
+@given(target=st.text(alphabet="abc x☃\u2581\t\u00a0", max_size=8), source=st.text(max_size=5))
+def test_best_of_odd_sentences_is_brute_force(segmenter: Segmenter, target: str, source: str) -> None:
+    cuts = brute_force(segmenter, source, target)
+    best = segmenter.best(source, target)
+    assert best.score == pytest.approx(max(cuts.values()), abs=1e-4)
+    assert "".join(best.pieces) == segmenter.vocabulary.normalize(target)
+    assert best.log_partition == pytest.approx(log_sum(list(cuts.values())), abs=1e-4)
+
+
+def test_lists_are_answered_in_the_order_given(corpus_segmenter: Segmenter) -> None:
+    sources, targets = map(list, zip(*PAIRS[:60], strict=True))
+    targets[7], sources[9], targets[11] = "", "", "talo " * 90
+    together = corpus_segmenter.best(sources, targets)
+    for source, target, cut in zip(sources, targets, together, strict=True):
+        alone = corpus_segmenter.best(source, target)
+        assert alone.pieces == cut.pieces
+        assert alone.score == pytest.approx(cut.score, abs=1e-3)
+        assert "".join(cut.pieces) == corpus_segmenter.vocabulary.normalize(target)
+    many = corpus_segmenter.n_best(sources, targets, n=3)
+    assert [cuts[0].pieces for cuts in many] == [cut.pieces for cut in together]
+    assert [len(p.text) + 1 for p in corpus_segmenter.posterior(sources, targets)] == [
+        score.characters for score in corpus_segmenter.score(sources, targets)
+    ]
+    assert corpus_segmenter.best([], []) == []
+
+
+def test_another_batch_size_gives_the_same_cuts(corpus_segmenter: Segmenter, tmp_path: Path) -> None:
+    directory = save_segmenter(tmp_path / "s", learned_vocabulary())
+    other = Segmenter.load(str(directory), batch_characters=50)
+    sources, targets = map(list, zip(*PAIRS[:60], strict=True))
+    for one, two in zip(corpus_segmenter.best(sources, targets), other.best(sources, targets), strict=True):
+        assert one.pieces == two.pieces
+        assert one.score == pytest.approx(two.score, abs=1e-3)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_samples_follow_the_posterior(segmenter: Segmenter, temperature: float) -> None:
+    target, draws = "abcab", 4000
+    cuts = brute_force(segmenter, "b", target)
+    tempered = log_sum([score / temperature for score in cuts.values()])
+    expected = {cut: draws * math.exp(score / temperature - tempered) for cut, score in cuts.items()}
+    drawn = segmenter.sample("b", target, n=draws, seed=3, temperature=temperature)
+    found = Counter(cut.pieces for cut in drawn)
+    assert found.keys() <= expected.keys()
+    frequent = [cut for cut, count in expected.items() if count >= 5]
+    rest = [draws - sum(found[cut] for cut in frequent), draws - sum(expected[cut] for cut in frequent)]
+    observed = [*(found[cut] for cut in frequent), rest[0]]
+    assert chisquare(observed, [*(expected[cut] for cut in frequent), rest[1]]).pvalue > 1e-4
+    for cut in drawn[:50]:
+        assert cut.score == pytest.approx(cuts[cut.pieces], abs=1e-4)  # of temperature 1
+
+
+def test_a_draw_depends_on_seed_epoch_line_and_number_alone(corpus_segmenter: Segmenter) -> None:
+    sources, targets = map(list, zip(*PAIRS[:40], strict=True))
+    together = corpus_segmenter.sample(sources, targets, n=3, seed=7)
+    for line in (0, 17, 39):
+        alone = corpus_segmenter.sample(sources[line], targets[line], n=2, seed=7, first_line=line)
+        assert [cut.pieces for cut in alone] == [cut.pieces for cut in together[line][:2]]
+    pieces = [[cut.pieces for cut in cuts] for cuts in together]
+    for other in ({"seed": 8}, {"seed": -7}, {"seed": 7, "epoch": 1}, {"seed": 7, "first_line": 1}):
+        again = corpus_segmenter.sample(sources, targets, n=3, **other)
+        assert [[cut.pieces for cut in cuts] for cuts in again] != pieces
+
+
+def test_a_low_temperature_gives_the_best_cut(corpus_segmenter: Segmenter) -> None:
+    sources, targets = map(list, zip(*PAIRS[:10], strict=True))
+    drawn = corpus_segmenter.sample(sources, targets, n=2, temperature=1e-4)
+    best = corpus_segmenter.best(sources, targets)
+    assert [{cut.pieces for cut in cuts} for cuts in drawn] == [{cut.pieces} for cut in best]
+
+
+def test_a_segmentation_describes_itself(segmenter: Segmenter) -> None:
+    cut = segmenter.best("a", "☃☃ ab")
+    text = "".join(cut.pieces)
+    assert text == "▁☃☃▁ab"
+    assert [text[begin:end] for begin, end in cut.offsets] == list(cut.pieces)
+    assert "".join(cut.surfaces) == "☃☃ab"
+    assert "☃☃" in cut.pieces
+    assert cut.ids == tuple(segmenter.vocabulary.piece_ids(cut.pieces))
+    assert cut.ids[cut.pieces.index("☃☃")] == segmenter.vocabulary.unk_id
+    assert str(cut).startswith(" ".join(cut.pieces) + "  (probability ")
+    empty = segmenter.best("a", "   ")
+    assert (empty.pieces, empty.offsets, empty.probability) == ((), (), 1.0)
+    assert "▁ab" in str(segmenter.posterior("a", "ab"))
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda s, lm: s.best(None, "a"), "trained with a source"),
+        (lambda s, lm: lm.best("a", "a"), "trained without a source"),
+        (lambda s, lm: s.best(["a"], ["a", "b"]), "1 sources but 2 targets"),
+        (lambda s, lm: s.best("a", ["a"]), "two of a kind"),
+        (lambda s, lm: s.best(["a"], "a"), "two of a kind"),
+        (lambda s, lm: s.n_best("a", "a", n=0), "n is 0"),
+        (lambda s, lm: s.sample("a", "a", temperature=0.0), "temperature"),
+        (lambda s, lm: Segmenter.load("nowhere"), "holds no trained segmenter"),
+    ],
+)
+def test_mistakes_are_sentences(
+    segmenter: Segmenter, language_model: Segmenter, ask: object, says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        ask(segmenter, language_model)  # type: ignore[operator]
+
+
+def test_another_vocabulary_in_the_directory_is_refused(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    directory = save_segmenter(tmp_path / "s", vocabulary)
+    make_model(LETTERS).save(directory / "vocab.model")
+    with pytest.raises(UserError, match="not the vocabulary"):
+        Segmenter.load(directory)
+
+
+@given(positions=st.integers(1, 20_000))
+@settings(deadline=None, max_examples=50)
+def test_windows_cover_every_position_once(positions: int) -> None:
+    found = list(windows(positions))
+    assert [p for w in found for p in range(w.begin, w.end)] == list(range(positions))
+    assert all(w.end - w.context <= long_lines.LONGEST + 1 for w in found)
+    assert all(w.begin - w.context == min(w.begin, long_lines.CONTEXT) for w in found)
+    if positions <= long_lines.LONGEST + 1:
+        assert found == [Window(0, 0, positions)]
+
+
+@pytest.mark.parametrize("target", ["ab" * 30, "abc bca " * 8, "ab"])
+def test_scores_of_a_long_line_are_those_of_its_windows(
+    segmenter: Segmenter, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """Each position by itself, read by a model that begins a context before the position's window."""
+    monkeypatch.setattr(long_lines, "LONGEST", 12)
+    monkeypatch.setattr(long_lines, "CONTEXT", 5)
+    vocabulary, model = segmenter.vocabulary, segmenter._model
+    source = "a b c " * 10
+    example = segmenter.example(0, vocabulary.encode(source), target)
+    assert long_lines.is_long(example)
+    collator = MixedCollator(vocabulary)
+    batch = collator.collate([example], epoch=0)
+    found = long_line_scores(model, batch)
+    ids = vocabulary.piece_ids(vocabulary.encode(source))
+    for window in windows(len(example.marked) + 1):
+        middle = len(ids) * (window.begin + window.end) // (2 * (len(example.marked) + 1))
+        begin = min(max(middle - 6, 0), len(ids) - 12)
+        part = torch.tensor([[*ids[begin : begin + 12], vocabulary.eos_id]])
+        for position in range(window.begin, window.end):
+            read = collator.characters.encode(example.marked[window.context : position])
+            row = torch.from_numpy(np.array([[collator.characters.begin, *read]]))
+            state = model.states(part, torch.tensor([13]), row)[0, -1:]
+            edges = (batch.lattice.edge_positions == position).nonzero()[:, 0]
+            pieces = batch.lattice.edge_pieces[edges]
+            expected = edge_scores_reference(
+                state, model.output_weight, torch.zeros_like(pieces), pieces, excluded=model.excluded_pieces
+            )
+            torch.testing.assert_close(found[edges], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_line_that_is_not_long_is_not_read_in_windows(segmenter: Segmenter) -> None:
+    """At the limit the two ways to read agree; one character more needs two windows."""
+    target = "ab" * (long_lines.LONGEST // 2)
+    example = segmenter.example(0, ["a"], target[1:])
+    assert len(example.marked) == long_lines.LONGEST
+    assert not long_lines.is_long(example)
+    batch = MixedCollator(segmenter.vocabulary).collate([example], epoch=0)
+    model = segmenter._model
+    torch.testing.assert_close(long_line_scores(model, batch), batch_edge_scores(model, batch))
+    assert long_lines.is_long(segmenter.example(0, ["a"], target))
+
+
+def test_long_lines_come_out_whole_beside_short_ones(corpus_segmenter: Segmenter) -> None:
+    targets = ["ab" * 2500, "talo", "talossani on auto. " * 300, "x", "\U0001f600" * 3000]
+    sources = ["a", "b c " * 4000, "auto " * 900, "", "\U0001f600"]
+    for cut, target in zip(corpus_segmenter.best(sources, targets), targets, strict=True):
+        assert "".join(cut.pieces) == corpus_segmenter.vocabulary.normalize(target)
+        assert cut.score <= cut.log_partition < 0
+    assert len(corpus_segmenter.n_best(sources[2], targets[2], n=3)) == 3
+    assert len(corpus_segmenter.sample(sources[2], targets[2], n=3)) == 3
+
+
+def test_import_dpe_does_not_wait_for_torch() -> None:
+    code = "import dpe, sys; assert 'torch' not in sys.modules; dpe.Segmenter; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    assert "Segmenter" in dpe.__all__
+    with pytest.raises(AttributeError, match="nonsense"):
+        dpe.nonsense  # noqa: B018

@@ -1,0 +1,365 @@
+"""Training a translator: every way to cut, cuts of a segmenter kept and shared, resumption, refusals."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from segmenters import learned_vocabulary, save_segmenter
+from translators import TRAIN, open_corpus, train, write_corpus
+
+from dpe import Segmenter, UserError
+from dpe.cli import run
+from dpe.inference.corpus_cutter import SegmenterCutter
+from dpe.inference.scored_batch import ScoredBatch
+from dpe.inference.translator import Translator
+from dpe.progress import QUIET, Progress
+from dpe.text.segmenters import BpeDropout, Draw
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.training.checkpoint import load_tensors
+from dpe.training.curve import read_curve
+from dpe.training.processes import Processes
+from dpe.training.target_cuts import CountTargets, Cutting, SegmenterTargets, changed_shares
+from dpe.training.trainer import Stopping
+
+TWO_STEPS = Stopping(steps=2)
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return learned_vocabulary()
+
+
+@pytest.fixture(scope="module")
+def unigram() -> Vocabulary:
+    lines = (side for pair in TRAIN for side in pair)
+    return learn_vocabulary(lines, VocabularySettings(size=200, type="unigram"))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def segmenter(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_segmenter(tmp_path_factory.mktemp("segmenter") / "segmenter", vocabulary)
+
+
+@pytest.fixture(scope="module")
+def language_model(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_segmenter(tmp_path_factory.mktemp("lm") / "segmenter", vocabulary, source=False)
+
+
+def make_cutter(segmenter: Path, corpus: Path) -> SegmenterCutter:
+    return SegmenterCutter(
+        segmenter, source=corpus / "train.en", target=corpus / "train.fi", progress=Progress(QUIET)
+    )
+
+
+def read_cuts(path: Path) -> list[list[str]]:
+    return [line.split() for line in gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]]
+
+
+def cut_files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.pieces.gz"), key=lambda path: path.name.partition(".")[2])
+
+
+@pytest.mark.parametrize("source", ["bpe", "bpe-dropout"])
+@pytest.mark.parametrize("target", ["bpe", "bpe-dropout", "longest-match"])
+def test_count_based_methods_train(
+    corpus: Path, vocabulary: Vocabulary, tmp_path: Path, source: str, target: str
+) -> None:
+    train(
+        tmp_path, corpus, vocabulary, stopping=TWO_STEPS,
+        source_method=source, target_method=target, bpe_dropout=0.3,
+    )  # fmt: skip
+    assert (tmp_path / "model.safetensors").exists()
+
+
+def test_unigram_sampling_trains(corpus: Path, unigram: Vocabulary, tmp_path: Path) -> None:
+    methods = {"source_method": "unigram", "target_method": "unigram"}
+    train(tmp_path, corpus, unigram, stopping=TWO_STEPS, **methods)
+    assert (tmp_path / "model.safetensors").exists()
+
+
+def test_bits_fall_and_bleu_is_noted(corpus: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    train(tmp_path, corpus, vocabulary, stopping=Stopping(epochs=4, average=2))
+    records = [record for record in read_curve(tmp_path / "training.jsonl") if "dev_bits" in record]
+    assert [record["epoch"] for record in records] == [1, 2, 3, 4, 4]
+    assert records[3]["dev_bits"] < records[0]["dev_bits"] - 0.5
+    assert records[-1]["averaged"] == 2
+    assert all(0 <= record["dev_bleu"] <= 100 for record in records)
+    best = max(records, key=lambda record: record["dev_bleu"])
+    assert load_tensors(tmp_path / "model.safetensors")[1]["dev_bleu"] == best["dev_bleu"]
+
+
+def test_training_stops_when_bleu_does_not_improve(
+    corpus: Path, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = iter([5.0, 7.0, 6.0, 7.0, 9.0])
+    monkeypatch.setattr("translators.bleu", lambda *_: next(values))
+    position = train(tmp_path, corpus, vocabulary, stopping=Stopping(epochs=9, patience=2), batch=4_000)
+    assert position.epoch == 4
+
+
+def test_long_lines_are_left_out(corpus: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    stopping = Stopping(epochs=1)
+    kept = [
+        line for line, pair in enumerate(TRAIN) if max(len(vocabulary.encode(side)) for side in pair) <= 12
+    ]
+    assert 0 < len(kept) < len(TRAIN)
+    position = train(tmp_path, corpus, vocabulary, stopping=stopping, max_tokens=12, batch=13)
+    assert position.step == len(kept)  # a batch holds one line
+
+
+def test_random_targets_have_draws_of_their_own(vocabulary: Vocabulary) -> None:
+    segmenter = BpeDropout(vocabulary, dropout=0.5)
+    text = TRAIN[0][1]
+    cuts = [CountTargets(segmenter, seed=1).start(epoch)(7, text) for epoch in (0, 0, 1)]
+    assert cuts[0] == cuts[1] != cuts[2]
+    assert cuts[0] != segmenter.cut(text, Draw(1, 0, 7))  # which is how a source would be cut
+
+
+def expected_cuts(directory: Path, *, epoch: int, dropout: float) -> list[list[str]]:
+    """Best cuts of the training targets given the sources' dropout of an epoch, through the Segmenter."""
+    segmenter = Segmenter.load(directory)
+    source_cuts = BpeDropout(segmenter.vocabulary, dropout=dropout)
+    examples = [
+        segmenter.example(
+            line, source_cuts.cut(source, Draw(9, epoch, line)) if segmenter.has_source else None, target
+        )
+        for line, (source, target) in enumerate(TRAIN)
+    ]
+    return [list(cut.pieces) for cut in segmenter.answers(examples, ScoredBatch.best)]
+
+
+def differing(one: list[list[str]], other: list[list[str]]) -> int:
+    return sum(a != b for a, b in zip(one, other, strict=True))
+
+
+def test_dpe_cuts_the_target_given_each_epochs_source(
+    corpus: Path, vocabulary: Vocabulary, segmenter: Path, tmp_path: Path
+) -> None:
+    train(
+        tmp_path, corpus, vocabulary, stopping=Stopping(epochs=2), cutter=make_cutter(segmenter, corpus),
+        source_method="bpe-dropout", target_method="dpe", bpe_dropout=0.2, cut_seed=9, batch=4_000,
+    )  # fmt: skip
+    files = cut_files(tmp_path / "cuts")
+    assert [path.name.split(".")[1] for path in files] == ["epoch-000", "epoch-001"]
+    first, second = map(read_cuts, files)
+    # Another batch may decide a tie by rounding, hence the tolerance.
+    assert differing(first, expected_cuts(segmenter, epoch=0, dropout=0.2)) <= 1
+    assert differing(second, expected_cuts(segmenter, epoch=1, dropout=0.2)) <= 1
+    records = [record for record in read_curve(tmp_path / "training.jsonl") if "dev_bleu" in record]
+    assert all(record["cutting_seconds"] > 0 < record["training_seconds"] for record in records)
+    assert "changed_lines" not in records[0]
+    assert records[1]["changed_lines"] == differing(first, second) / len(TRAIN) > 0
+
+
+@pytest.mark.parametrize(("method", "is_lm"), [("dpe-fixed", False), ("dpe-fixed", True), ("dpe", True)])
+def test_what_does_not_depend_on_dropout_is_cut_once(  # noqa: PLR0917
+    corpus: Path, vocabulary: Vocabulary, segmenter: Path, language_model: Path, tmp_path: Path,
+    method: str, is_lm: bool,
+) -> None:  # fmt: skip
+    directory = language_model if is_lm else segmenter
+    train(
+        tmp_path, corpus, vocabulary, stopping=Stopping(epochs=2), cutter=make_cutter(directory, corpus),
+        source_method="bpe-dropout", target_method=method, bpe_dropout=0.2, batch=4_000,
+    )  # fmt: skip
+    (file,) = cut_files(tmp_path / "cuts")
+    assert differing(read_cuts(file), expected_cuts(directory, epoch=0, dropout=0.0)) <= 1
+
+
+def test_target_sampling_draws_other_cuts_every_epoch(
+    corpus: Path, vocabulary: Vocabulary, segmenter: Path, tmp_path: Path
+) -> None:
+    train(
+        tmp_path, corpus, vocabulary, stopping=Stopping(epochs=2), cutter=make_cutter(segmenter, corpus),
+        target_method="dpe", target_sampling=1.0, batch=4_000,
+    )  # fmt: skip
+    first, second = map(read_cuts, cut_files(tmp_path / "cuts"))
+    assert differing(first, second) > len(TRAIN) // 10
+    for cut, (_, target) in zip(first, TRAIN, strict=True):
+        assert "".join(cut) == vocabulary.normalize(target)
+
+
+class CountingCutter:
+    """Stands between a cutter and its user, and counts."""
+
+    def __init__(self, cutter: SegmenterCutter) -> None:
+        self._cutter = cutter
+        self.epochs: list[int] = []
+        self.fingerprint, self.has_source = cutter.fingerprint, cutter.has_source
+        self.vocabulary_fingerprint = cutter.vocabulary_fingerprint
+
+    def cut(self, out: Path, cutting: Cutting) -> None:
+        self.epochs.append(cutting.epoch)
+        self._cutter.cut(out, cutting)
+
+
+def dpe_training(out: Path, corpus: Path, vocabulary: Vocabulary, **more: Any) -> None:
+    train(
+        out, corpus, vocabulary, source_method="bpe-dropout", target_method="dpe", bpe_dropout=0.1, **more
+    )  # fmt: skip
+
+
+def test_translators_share_cuts_and_a_resumed_one_ends_alike(
+    corpus: Path, vocabulary: Vocabulary, segmenter: Path, tmp_path: Path
+) -> None:
+    cutter = CountingCutter(make_cutter(segmenter, corpus))
+    shared = {"cutter": cutter, "cuts": tmp_path / "cuts"}
+    two_epochs = Stopping(epochs=2)
+    dpe_training(tmp_path / "whole", corpus, vocabulary, stopping=two_epochs, **shared)
+    assert cutter.epochs == [0, 1]
+    dpe_training(tmp_path / "other", corpus, vocabulary, stopping=two_epochs, seed=2, **shared)
+    assert cutter.epochs == [0, 1]  # another seed of the network, the same cuts
+    dpe_training(tmp_path / "stopped", corpus, vocabulary, stopping=Stopping(steps=5), **shared)
+    dpe_training(tmp_path / "stopped", corpus, vocabulary, stopping=two_epochs, **shared)
+    assert cutter.epochs == [0, 1]
+    whole, stopped, other = (
+        load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("whole", "stopped", "other")
+    )
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+    assert not torch.equal(whole["model.embedding.weight"], other["model.embedding.weight"])
+
+
+def test_another_seed_of_the_cuts_cuts_anew(
+    corpus: Path, vocabulary: Vocabulary, segmenter: Path, tmp_path: Path
+) -> None:
+    cutter = CountingCutter(make_cutter(segmenter, corpus))
+    for seed in (1, 2):
+        dpe_training(
+            tmp_path / str(seed), corpus, vocabulary, stopping=TWO_STEPS, cut_seed=seed,
+            cutter=cutter, cuts=tmp_path / "cuts",
+        )  # fmt: skip
+    first, second = cut_files(tmp_path / "cuts")
+    assert read_cuts(first) != read_cuts(second)
+
+
+class SlowCutter:
+    """Writes the same pieces for every request, slowly."""
+
+    fingerprint, vocabulary_fingerprint, has_source = "slow", "", True
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def cut(self, out: Path, cutting: Cutting) -> None:
+        self.calls += 1
+        time.sleep(0.3)
+        out.with_suffix(".aside").write_bytes(gzip.compress("▁a b\n".encode()))
+        out.with_suffix(".aside").replace(out)
+
+
+@pytest.mark.parametrize("ranks", [(0, 1), (0, 0)], ids=["processes of one training", "two trainings"])
+def test_cuts_are_made_once_while_others_wait(tmp_path: Path, ranks: tuple[int, int]) -> None:
+    cutter, found = SlowCutter(), {}
+    text = open_corpus(write_corpus(tmp_path / "corpus"), "train")
+
+    def start(name: int, rank: int) -> None:
+        targets = SegmenterTargets(
+            cutter, Cutting(dropout=0.1), text, directory=tmp_path / "cuts", work=tmp_path / str(name),
+            processes=Processes(rank=rank, world=2), progress=Progress(QUIET),
+        )  # fmt: skip
+        found[name] = targets.start(3)(0, "ab")
+
+    threads = [threading.Thread(target=start, args=pair) for pair in enumerate(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {0: ["▁a", "b"], 1: ["▁a", "b"]}
+    assert cutter.calls == 1
+
+
+def test_shares_of_changed_lines_and_words(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.write_text("▁a b ▁c\n▁d\n\n▁e ▁f g ▁h\n", encoding="utf-8")
+    after.write_text("▁ab ▁c\n▁d\n\n▁e ▁f g ▁h\n", encoding="utf-8")
+    assert changed_shares(before, after) == (1 / 4, 1 / 6)
+    assert changed_shares(before, before) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "with_segmenter", "sentence"),
+    [
+        ({"target_method": "dpe"}, False, "needs a trained segmenter"),
+        ({"target_method": "dpe-fixed"}, False, "needs a trained segmenter"),
+        ({"target_method": "bpe"}, True, "uses no segmenter"),
+        ({"target_method": "bpe", "target_sampling": 1.0}, False, "choose target method dpe"),
+        ({"target_method": "dpe-fixed", "target_sampling": 1.0}, True, "choose target method dpe"),
+        ({"target_method": "dpe", "target_sampling": 0.0}, True, "above 0"),
+        ({"source_method": "unigram", "target_method": "dpe"}, True, "source method here is unigram"),
+        ({"source_method": "unigram"}, False, "needs a unigram vocabulary"),
+        ({"target_method": "unigram"}, False, "needs a unigram vocabulary"),
+        ({"label_smoothing": 1.0}, False, "Label smoothing"),
+    ],
+)
+def test_what_does_not_fit_is_refused(  # noqa: PLR0917
+    corpus: Path, vocabulary: Vocabulary, segmenter: Path, tmp_path: Path,
+    changes: dict[str, Any], with_segmenter: bool, sentence: str,
+) -> None:  # fmt: skip
+    cutter = make_cutter(segmenter, corpus) if with_segmenter else None
+    with pytest.raises(UserError, match=sentence):
+        train(tmp_path / "out", corpus, vocabulary, stopping=TWO_STEPS, cutter=cutter, **changes)
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_vocabularies_are_refused(
+    corpus: Path, vocabulary: Vocabulary, unigram: Vocabulary, segmenter: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="another vocabulary"):
+        dpe_training(
+            tmp_path, corpus, learned_vocabulary(180), stopping=TWO_STEPS,
+            cutter=make_cutter(segmenter, corpus),
+        )  # fmt: skip
+    with pytest.raises(UserError, match="needs a bpe vocabulary"):
+        train(tmp_path, corpus, unigram, stopping=TWO_STEPS)
+
+
+def test_going_on_with_another_segmenter_is_refused(
+    corpus: Path, vocabulary: Vocabulary, segmenter: Path, language_model: Path, tmp_path: Path
+) -> None:
+    dpe_training(tmp_path, corpus, vocabulary, stopping=TWO_STEPS, cutter=make_cutter(segmenter, corpus))
+    with pytest.raises(UserError, match="other settings"):
+        dpe_training(
+            tmp_path, corpus, vocabulary, stopping=TWO_STEPS, cutter=make_cutter(language_model, corpus)
+        )
+
+
+def command(corpus: Path, *more: object) -> list[str]:
+    sides = [f"--{name}{side}" for name in ("", "dev-") for side in ("source", "target")]
+    files = [corpus / f"{name}.{language}" for name in ("train", "dev") for language in ("en", "fi")]
+    paths = [item for pair in zip(sides, files, strict=True) for item in pair]
+    return ["-q", "train-translator", *map(str, [*paths, "--preset", "tiny", "--steps", 2, *more])]
+
+
+def test_the_command_trains_a_translator_that_can_be_loaded(
+    corpus: Path, vocabulary: Vocabulary, segmenter: Path, tmp_path: Path
+) -> None:
+    vocabulary.save(tmp_path / "vocab.model")
+    out = tmp_path / "out"
+    options = ["--vocab", tmp_path / "vocab.model", "--out", out, "--batch-tokens", 500]
+    dpe = ["--source-method", "bpe-dropout", "--target-method", "dpe", "--segmenter", segmenter]
+    moses = ["--moses", "en", "fi", "--cuts", tmp_path / "shared"]
+    assert run(command(corpus, *options, *dpe, *moses)) == 0
+    assert len(cut_files(tmp_path / "shared")) == 1
+    assert (out / "training.png").exists()
+    assert isinstance(Translator.load(out).translate("a dog.", beam=1), str)
+
+
+def test_the_command_refuses_in_one_sentence(
+    corpus: Path, vocabulary: Vocabulary, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vocabulary.save(tmp_path / "vocab.model")
+    options = ["--vocab", tmp_path / "vocab.model", "--out", tmp_path / "out", "--target-method", "dpe"]
+    assert run(command(corpus, *options)) == 2
+    assert capsys.readouterr().err == (
+        "dpe: The target method dpe needs a trained segmenter; give --segmenter.\n"
+    )

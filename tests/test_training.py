@@ -1,0 +1,178 @@
+"""Training as a user meets it: it learns, resumes exactly, refuses what does not fit, and adds processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from dpe.training.checkpoint import load_tensors
+from dpe.training.curve import read_curve
+
+ROOT = Path(__file__).parents[1]
+DPE = [sys.executable, "-m", "dpe"]
+TORCHRUN = [
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--nproc-per-node",
+    "2",
+    "--master-port",
+    "0",
+    "-m",
+    "dpe",
+]
+FAST = ["--preset", "tiny", "--batch-characters", "1500", "--warmup", "20"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("corpus")
+    run([*DPE, "demo-corpus", "--out", directory, "--pairs", "300"])
+    run([*DPE, "vocab", "--source", directory / "train.en", "--target", directory / "train.fi",
+         "--size", "300", "--out", directory / "vocab.model"])  # fmt: skip
+    for side in ("en", "fi"):
+        lines = (directory / f"dev.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
+        (directory / f"dev.{side}").write_text("".join(lines[:30]), encoding="utf-8")
+    return directory
+
+
+def run(command: list[object], *, code: int = 0) -> str:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == code, done.stderr
+    return done.stderr
+
+
+def training(corpus: Path, out: Path, *more: object) -> list[object]:
+    return [
+        "train-segmenter", "--vocab", corpus / "vocab.model", "--source", corpus / "train.en",
+        "--target", corpus / "train.fi", "--dev-source", corpus / "dev.en", "--dev-target", corpus / "dev.fi",
+        "--out", out, *FAST, *more,
+    ]  # fmt: skip
+
+
+def assert_same_weights(one: Path, other: Path, *, tolerance: float = 0.0) -> None:
+    first, second = load_tensors(one)[0], load_tensors(other)[0]
+    assert first.keys() == second.keys()
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], rtol=tolerance, atol=tolerance, msg=name)
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted training of four epochs."""
+    out = tmp_path_factory.mktemp("finished") / "segmenter"
+    run([*DPE, *training(corpus, out, "--epochs", 4, "--average", 2)])
+    return out
+
+
+def test_bits_fall_and_the_curve_is_kept(finished: Path) -> None:
+    epochs = [record for record in read_curve(finished / "training.jsonl") if "dev_bits" in record]
+    assert [record["epoch"] for record in epochs[:4]] == [1, 2, 3, 4]
+    assert epochs[3]["dev_bits"] < epochs[0]["dev_bits"] - 0.5
+    assert epochs[3]["train_bits"] < epochs[0]["train_bits"] - 0.5
+    for record in epochs[:4]:
+        # The sum over all cuts is at least the best cut's share of it.
+        assert record["dev_bits"] <= record["dev_map_bits"]
+        assert record["dev_pieces_per_word"] >= 1
+    assert (finished / "training.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_nothing_is_pickled(finished: Path) -> None:
+    kinds = {path.suffix for path in finished.iterdir() if path.is_file()}
+    assert kinds == {".json", ".jsonl", ".model", ".safetensors", ".png"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_training_goes_on_and_ends_alike(
+    corpus: Path, finished: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    out = tmp_path / "segmenter"
+    command = [*DPE, *training(corpus, out, "--epochs", 4, "--average", 2, "--save-minutes", 0)]
+    process = subprocess.Popen(list(map(str, command)), cwd=ROOT, stderr=subprocess.PIPE)
+    wait_for_step(out, 12)
+    process.send_signal(number)
+    assert process.wait(timeout=60) == (130 if number == signal.SIGINT else -number)
+    assert "going on from step" in run(command)
+    assert_same_weights(out / "last.safetensors", finished / "last.safetensors")
+    assert_same_weights(out / "model.safetensors", finished / "model.safetensors")
+    steps = [record["step"] for record in read_curve(out / "training.jsonl")]
+    assert steps == [record["step"] for record in read_curve(finished / "training.jsonl")]
+
+
+def wait_for_step(out: Path, step: int) -> None:
+    """Until the training has saved itself at or after a step."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if (out / "last.safetensors").exists() and load_tensors(out / "last.safetensors")[1]["step"] >= step:
+            return
+        time.sleep(0.02)
+    raise AssertionError("the training did not get there in time")
+
+
+def test_a_finished_training_stays_as_it_is_and_can_be_prolonged(
+    corpus: Path, finished: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "segmenter"
+    run([*DPE, *training(corpus, out, "--steps", 5)])
+    before = (out / "last.safetensors").read_bytes()
+    run([*DPE, *training(corpus, out, "--steps", 5)])
+    assert load_tensors(out / "last.safetensors")[1]["step"] == 5
+    assert (out / "last.safetensors").read_bytes() == before
+    run([*DPE, *training(corpus, out, "--epochs", 4, "--average", 2)])
+    assert_same_weights(out / "last.safetensors", finished / "last.safetensors")
+
+
+def test_two_processes_are_one_that_accumulates_two(corpus: Path, tmp_path: Path) -> None:
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    run([*DPE, *training(corpus, alone, "--epochs", 1, "--accumulate", 2)])
+    run([*TORCHRUN, *training(corpus, together, "--epochs", 1)])
+    assert_same_weights(alone / "last.safetensors", together / "last.safetensors", tolerance=2e-4)
+    one, other = (read_curve(path / "training.jsonl")[-1] for path in (alone, together))
+    assert one["step"] == other["step"]
+    assert one["train_bits"] == pytest.approx(other["train_bits"], abs=1e-4)
+    assert one["dev_bits"] == pytest.approx(other["dev_bits"], abs=1e-3)
+
+
+def test_a_language_model_needs_no_source(corpus: Path, tmp_path: Path) -> None:
+    base = ["train-segmenter", "--vocab", corpus / "vocab.model", "--target", corpus / "train.fi",
+            "--dev-target", corpus / "dev.fi", "--out", tmp_path / "lm", *FAST, "--steps", 3]  # fmt: skip
+    run([*DPE, *base, "--no-source"])
+    assert json.loads((tmp_path / "lm/settings.json").read_text())["source"] is False
+    assert "--no-source" in run([*DPE, *base], code=2)
+
+
+def test_other_settings_are_refused(corpus: Path, finished: Path) -> None:
+    says = run([*DPE, *training(corpus, finished, "--learning-rate", 0.1)], code=2)
+    assert "learning_rate is 0.002 there and 0.1 now" in says
+    assert says.count("\n") == 1
+
+
+def test_a_damaged_checkpoint_is_refused(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "segmenter"
+    run([*DPE, *training(corpus, out, "--steps", 2)])
+    path = out / "last.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    says = run([*DPE, *training(corpus, out, "--steps", 4)], code=2)
+    assert "last.safetensors is damaged" in says
+    assert says.count("\n") == 1
+
+
+def test_long_lines_are_left_out_with_a_count(corpus: Path, tmp_path: Path) -> None:
+    says = run([*DPE, *training(corpus, tmp_path / "out", "--epochs", 1, "--max-characters", 40)])
+    long = sum(
+        max(map(len, pair)) > 40
+        for pair in zip(
+            (corpus / "train.en").read_text().splitlines(),
+            (corpus / "train.fi").read_text().splitlines(),
+            strict=True,
+        )
+    )
+    assert 0 < long < 300
+    assert f"{long} lines longer than 40 characters left out" in says

@@ -1,0 +1,77 @@
+"""Translators for tests: minute networks, trained for seconds on the built-in corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from segmenters import PAIRS
+
+from dpe.evaluation.scores import Translation, score
+from dpe.model.transformer import TransformerSettings
+from dpe.progress import QUIET, Progress
+from dpe.text.corpus import ParallelText
+from dpe.text.vocabulary import Vocabulary
+from dpe.training.position import Position
+from dpe.training.processes import Processes
+from dpe.training.target_cuts import CorpusCutter
+from dpe.training.trainer import Stopping, TrainingSettings
+from dpe.training.translator_training import TranslatorSettings, train_translator
+
+TRAIN, DEV, TEST = PAIRS[:300], PAIRS[300:310], PAIRS[310:374]
+SETTINGS = TranslatorSettings(
+    network=TransformerSettings(
+        width=32, heads=2, feed_forward=64, encoder_layers=2, decoder_layers=2, dropout=0.0
+    ),
+    training=TrainingSettings(learning_rate=1e-2, warmup=30),
+    batch=1_000,
+)
+
+
+def write_corpus(directory: Path) -> Path:
+    """train.en, train.fi, dev.en and dev.fi of the built-in corpus."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, pairs in (("train", TRAIN), ("dev", DEV)):
+        for side, language in enumerate(("en", "fi")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            (directory / f"{name}.{language}").write_text(text, encoding="utf-8")
+    return directory
+
+
+def open_corpus(directory: Path, name: str) -> ParallelText:
+    return ParallelText.open(directory / f"{name}.en", directory / f"{name}.fi")
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    return score(Translation("dev", list(hypotheses)), references).bleu
+
+
+def train(
+    out: Path,
+    corpus: Path,
+    vocabulary: Vocabulary,
+    *,
+    stopping: Stopping,
+    seed: int = 1,
+    cutter: CorpusCutter | None = None,
+    cuts: Path | None = None,
+    save_seconds: float = 300.0,
+    **changes: Any,
+) -> Position:
+    """Train with `SETTINGS`, some of them changed."""
+    return train_translator(
+        out,
+        vocabulary,
+        open_corpus(corpus, "train"),
+        open_corpus(corpus, "dev"),
+        settings=replace(SETTINGS, training=replace(SETTINGS.training, seed=seed), **changes),
+        stopping=stopping,
+        processes=Processes(),
+        progress=Progress(QUIET),
+        bleu=bleu,
+        cutter=cutter,
+        cuts=cuts,
+        save_seconds=save_seconds,
+    )
