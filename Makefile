@@ -16,7 +16,8 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
-	$(BIN)/python -m dpe demo --out demo
+	$(BIN)/dpe run recipes/demo.toml --out demo
+	$(BIN)/dpe show demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2

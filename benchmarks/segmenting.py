@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -116,15 +117,16 @@ def training_steps(model: MixedTransformer, pieces: Vocabulary, lines: Sequence[
     model.eval().requires_grad_(False)
 
 
-def median_seconds(works: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Each work in turn, several times over."""
+def median_seconds(works: dict[str, Callable[[], Any]]) -> tuple[dict[str, float], dict[str, Any]]:
+    """Each work in turn, several times over; and what they returned."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
+    results = {}
     for _ in range(ROUNDS):
         for name, work in works.items():
             begin = time.perf_counter()
-            work()
+            results[name] = work()
             seconds[name].append(time.perf_counter() - begin)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    return {name: statistics.median(values) for name, values in seconds.items()}, results
 
 
 def measure_speed(lines: int) -> dict[str, float]:
@@ -132,18 +134,16 @@ def measure_speed(lines: int) -> dict[str, float]:
     torch.set_num_threads(1)
     segmenter = Segmenter.load(segmenter_directory())
     rows, pieces, model = examples(segmenter, lines), vocabulary(SIZE), segmenter._model
-    ours = segmenter.answers(rows, lambda batch: batch.best())
-    slow = textbook(model, pieces, rows)
-    differing = sum(
-        list(cut.pieces) != other for cut, other in zip(ours, slow, strict=True)
-    )  # ties, and unknown characters, which only we join
-    seconds = median_seconds(
+    seconds, results = median_seconds(
         {
             "ours": lambda: segmenter.answers(rows, lambda batch: batch.best()),
             "textbook": lambda: textbook(model, pieces, rows),
             "training": lambda: training_steps(model, pieces, rows),
         }
     )
+    # Ties, and unknown characters, which only we join.
+    both = zip(results["ours"], results["textbook"], strict=True)
+    differing = sum(list(cut.pieces) != other for cut, other in both)
     characters = sum(len(row.marked) + 1 for row in rows)
     return {
         "lines": lines,

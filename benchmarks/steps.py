@@ -29,9 +29,7 @@ class Step:
 
     def __init__(self, model: nn.Module, loss: Callable[[Any], tuple[Tensor, int]]) -> None:
         self.model, self.loss = model.train(), loss
-        self.optimizer = torch.optim.Adam(
-            model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
-        )
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
     def run(self, batch: Any) -> None:
         self.optimizer.zero_grad(set_to_none=True)

@@ -16,13 +16,20 @@ import torch
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
-from dpe.model.batching import MixedBatch, MixedCollator, TranslationBatch, TranslationExample
-from dpe.model.batching import collate_translation, epoch_batches
+from dpe.model.batching import (
+    MixedBatch,
+    MixedCollator,
+    MixedExample,
+    TranslationBatch,
+    TranslationExample,
+    collate_translation,
+    epoch_batches,
+)
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
 from dpe.progress import QUIET, Progress
-from dpe.text.corpus import ParallelText, read_lines
+from dpe.text.corpus import ParallelText, read_lines, write_lines
 from dpe.text.grammar import generate
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import MODEL, load_tensors, put_weights
@@ -70,12 +77,18 @@ def vocabulary(size: int) -> Vocabulary:
     If the text cannot fill it, the largest half, quarter ... of the size that it can, and beside these
     pieces that never match: the softmax has its full size, the lattices have fewer edges.
     """
-    lines = [*text().sources, *text().targets]
-    learned_size = size
+    path = CACHE / f"{text().name.replace(' ', '-')}-{size}.model"
+    if not path.exists():
+        CACHE.mkdir(exist_ok=True)
+        _learned(size).save(path)
+    return Vocabulary.load(path)
+
+
+def _learned(size: int) -> Vocabulary:
+    lines, learned_size = [*text().sources, *text().targets], size
     while True:
         try:
-            learned = learn_vocabulary(lines, VocabularySettings(size=learned_size))
-            return _filled(learned, size)
+            return _filled(learn_vocabulary(lines, VocabularySettings(size=learned_size)), size)
         except UserError:
             learned_size //= 2
 
@@ -99,18 +112,31 @@ def trained_mixed(size: int) -> MixedTransformer:
     key = hashlib.sha256(f"{pieces.fingerprint} {TRAINING} {TRAINED_STEPS}".encode()).hexdigest()[:16]
     directory = CACHE / f"mixed-{size}-{key}"
     if not (directory / MODEL).exists():
+        _train(directory, pieces)
+    put_weights(model, load_tensors(directory / MODEL)[0], name=MODEL)
+    return model.train()
+
+
+def _train(directory: Path, pieces: Vocabulary) -> None:
+    with tempfile.TemporaryDirectory() as texts:
         train_segmenter(
             directory,
             pieces,
-            ParallelText(text().sources[1000:], text().targets[1000:]),
-            ParallelText(text().sources[:100], text().targets[:100]),
+            _as_file(Path(texts) / "train", slice(1000, None)),
+            _as_file(Path(texts) / "dev", slice(100)),
             settings=TRAINING,
             stopping=Stopping(steps=TRAINED_STEPS),
             processes=Processes(),
             progress=Progress(QUIET),
         )
-    put_weights(model, load_tensors(directory / MODEL)[0], name=MODEL)
-    return model.train()
+
+
+def _as_file(path: Path, lines: slice) -> ParallelText:
+    """Some lines of the text as the training reads them."""
+    source, target = path.with_suffix(".source"), path.with_suffix(".target")
+    write_lines(source, text().sources[lines])
+    write_lines(target, text().targets[lines])
+    return ParallelText.open(source, target)
 
 
 def translation_model(size: int) -> TranslationTransformer:
@@ -143,13 +169,15 @@ class Collation:
         self.vocabulary = vocabulary(size)
         self.collator = MixedCollator(self.vocabulary)
 
-    def mixed(self, lines: list[int]) -> MixedBatch:
+    def mixed_examples(self, lines: list[int]) -> list[MixedExample]:
         pieces = self.vocabulary
-        examples = [
+        return [
             mixed_example(pieces, line, pieces.encode(text().sources[line]), text().targets[line])
             for line in lines
         ]
-        return self.collator.collate(examples, epoch=0)
+
+    def mixed(self, lines: list[int]) -> MixedBatch:
+        return self.collator.collate(self.mixed_examples(lines), epoch=0)
 
     def translation(self, lines: list[int]) -> TranslationBatch:
         pieces = self.vocabulary

@@ -2,7 +2,7 @@
 
 The softmax over the vocabulary is held for every character position, and Alg. 1 is a loop over the
 characters of the sentences that autograd records. It is batched over sentences and its edges are gathered in
-one operation, so it is a fair opponent; `tests/` and the benchmarks find that its value is ours.
+one operation, so it is a fair opponent. `benchmarks.training_step` records how far its value is from ours.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ def table(batch: MixedBatch) -> Table:
     pieces[lattice.edge_positions[in_word], spans[in_word]] = lattice.edge_pieces[in_word]
     pieces = pieces.view(sentences, positions, longest)
     lengths = lattice.edge_positions[lattice.end_edges] % positions
-    # Behind the end of a sentence any piece will do: no alpha there is used, but -inf would make NaN.
+    end_piece = int(lattice.edge_pieces[lattice.end_edges[0]])
+    # Behind the end of a sentence any possible piece will do: no alpha there is used, but -inf makes NaN.
     behind = torch.arange(positions) >= lengths[:, None]
-    pieces[..., 0][behind] = 0
-    return Table(pieces, lengths, int(lattice.edge_pieces[lattice.end_edges[0]]))
+    pieces[..., 0][behind] = end_piece
+    return Table(pieces, lengths, end_piece)
 
 
 def textbook_log_likelihood(model: MixedTransformer, batch: MixedBatch, edges: Table) -> Tensor:

@@ -369,6 +369,19 @@ def test_unigram_sampling_has_the_distribution_of_its_definition(
     assert chi_square_p_value(observed, expected) > UNLIKELY
 
 
+@pytest.mark.parametrize("nbest", [-1, 512])
+def test_an_unknown_character_competes_with_the_pieces_that_have_it(
+    nbest: int, make_vocabulary: MakeVocabulary
+) -> None:
+    """Only here the score of the unknown matters: ten below the worst piece, as in SentencePiece."""
+    scores = SCORES | {"ñb": -14.0, "añb": -16.0}
+    vocabulary = make_vocabulary(scores, kind="unigram")
+    segmenter = Unigram(vocabulary, alpha=0.1, nbest=nbest)
+    expected = unigram_distribution(list(all_cuts(MARKER + "añb", scores)), scores, 0.1)
+    observed = Counter(tuple(segmenter.cut("añb", Draw(line=i))) for i in range(DRAWS))
+    assert chi_square_p_value(observed, expected) > UNLIKELY
+
+
 @pytest.mark.parametrize("alpha", [0.2, 1.0])
 def test_unigram_sampling_among_the_best_has_the_distribution_of_its_definition(
     alpha: float, make_vocabulary: MakeVocabulary

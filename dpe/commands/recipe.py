@@ -1,4 +1,4 @@
-"""Commands that run whole experiments: run, table."""
+"""Commands that run whole experiments and look at them: run, table, show."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def register(app: typer.Typer) -> None:
     """Add these commands to the command line."""
     app.command("run")(run)
     app.command("table")(table)
+    app.command("show")(show)
 
 
 def run(
@@ -88,3 +89,30 @@ def table(
         print(to_json(results))
     else:
         print_tables(paper_tables(results, metric=metric, text=text))
+
+
+def show(
+    *,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory with a segmenter.")],
+    sentences: Annotated[int, typer.Option(min=0, help="Sentences to show.")] = 5,
+    gold: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Gold morphemes, word TAB morphs. [default: the built-in corpus's]"
+        ),
+    ] = None,
+) -> None:
+    """Show what the segmenter of a run does: cuts beside BPE's, one sentence in depth, morphology.
+
+    Example: `dpe show runs/demo --sentences 3`
+    """
+    from dpe.evaluation.tables import print_tables
+    from dpe.pipeline.showing import ShownRun
+
+    shown = ShownRun(run)
+    built_in = run / "corpus" / "gold.tsv"
+    gold = gold or (built_in if built_in.exists() else None)
+    if gold is not None:
+        print_tables([shown.morphology(gold)])
+    for block in shown.sentences(sentences):
+        print(f"\n{block}")

@@ -48,8 +48,8 @@ def sentence_edges(batch: ScoredBatch, *, most_others: int = MOST_OTHERS) -> lis
     for bucket, (scores, lengths) in zip(batch._lattice.buckets, batch._edges(), strict=True):
         for row, edge in _bucket_edges(bucket, scores, lengths):
             by_word[int(bucket.words[row])].append(edge)
-    least = _least_probability(by_word, most_others)
-    kept = [[edge for edge in edges if edge.on_best_path or edge.probability >= least] for edges in by_word]
+    dropped = _least_probable(by_word, most_others)
+    kept = [[e for e in edges if (word, e) not in dropped] for word, edges in enumerate(by_word)]
     return [WordEdges(own, len(all_) - len(own)) for own, all_ in zip(kept, by_word, strict=True)]
 
 
@@ -72,7 +72,7 @@ def _is_step(boundaries: NDArray[np.bool_], start: int, end: int) -> bool:
     return bool(boundaries[start] and boundaries[end] and not boundaries[start + 1 : end].any())
 
 
-def _least_probability(by_word: list[list[ScoredEdge]], most_others: int) -> float:
-    """The probability from which on edges off the best path are kept."""
-    others = sorted((e.probability for edges in by_word for e in edges if not e.on_best_path), reverse=True)
-    return others[most_others - 1] if len(others) > most_others else 0.0
+def _least_probable(by_word: list[list[ScoredEdge]], most_others: int) -> set[tuple[int, ScoredEdge]]:
+    """The edges off the best path, with their words, that are too many."""
+    others = [(word, e) for word, edges in enumerate(by_word) for e in edges if not e.on_best_path]
+    return set(sorted(others, key=lambda other: -other[1].probability)[most_others:])

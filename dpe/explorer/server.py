@@ -105,7 +105,7 @@ class Guard:
 
     def _refusal(self, headers: Headers, method: str) -> JSONResponse | None:
         if not is_own_name(headers.get("host", ""), self._host):
-            return problem(f"This page is at http://{self._host}; ask there.", 400)
+            return problem("This page answers at localhost and at its --host, not at this name.", 400)
         if method == "POST":
             length = headers.get("content-length", "")
             if not length.isdecimal():

@@ -148,8 +148,8 @@ class _RowSkippingLinear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         shape, x, gradient = x.shape, x.flatten(0, -2), gradient.flatten(0, -2)  # [row, width]
-        # The largest magnitude rather than a sum of squares, which could underflow; NaN is not 0 either.
-        rows = (torch.linalg.vector_norm(gradient, ord=float("inf"), dim=1) != 0).nonzero()[:, 0]
+        # Not a norm: squares could underflow, and the maximum norm is 20 times slower. NaN is not 0 either.
+        rows = ((gradient.amax(1) != 0) | (gradient.amin(1) != 0)).nonzero()[:, 0]
         if len(rows) > 0.8 * len(x):  # copying the rows would cost more than it saves
             return (gradient @ weight).view(shape), gradient.T @ x, gradient.sum(0)
         x_gradient, x, gradient = torch.zeros_like(x), x[rows], gradient[rows]

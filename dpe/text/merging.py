@@ -14,33 +14,31 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
+from operator import add
+from typing import NamedTuple
 
 Candidate = tuple[int, int, int]  # rank of a merge, its first symbol, the symbol behind its second
 
 
-@dataclass(frozen=True)
-class MergingWord:
+class MergingWord(NamedTuple):
     """A word as BPE starts, and as it ends when nothing is dropped."""
 
-    symbols: tuple[str, ...]
+    symbols: Sequence[str]
     solid: frozenset[int]  # symbols that never merge: the protected strings
-    candidates: tuple[Candidate, ...]  # the first possible merges, as a heap
-    plain: tuple[str, ...] = ()
+    candidates: list[Candidate]  # the first possible merges, as a heap
+    plain: Sequence[str] = ()
     merges: int = 0
 
     @classmethod
-    def start(cls, symbols: Sequence[str], solid: Sequence[bool], ranks: Mapping[str, int]) -> MergingWord:
-        heap = [
-            (ranks[symbols[i] + symbols[i + 1]], i, i + 2)
-            for i in range(len(symbols) - 1)
-            if symbols[i] + symbols[i + 1] in ranks and not (solid[i] or solid[i + 1])
-        ]
+    def start(cls, symbols: Sequence[str], solid: frozenset[int], ranks: Mapping[str, int]) -> MergingWord:
+        pairs = enumerate(map(ranks.get, map(add, symbols, symbols[1:])))
+        heap = [(rank, i, i + 2) for i, rank in pairs if rank is not None]
+        if solid:
+            heap = [entry for entry in heap if entry[1] not in solid and entry[1] + 1 not in solid]
         heapify(heap)
-        word = cls(tuple(symbols), frozenset(i for i, is_solid in enumerate(solid) if is_solid), tuple(heap))
-        plain, _ = merge(word, ranks, left=math.inf, survivals=lambda: math.inf)
-        return replace(word, plain=tuple(plain), merges=len(symbols) - len(plain))
+        plain, _ = merge(cls(symbols, solid, heap), ranks, left=math.inf, survivals=lambda: math.inf)
+        return cls(symbols, solid, heap, plain, len(symbols) - len(plain))
 
 
 def draw_survivals(dropout: float, generator: random.Random) -> Callable[[], float]:

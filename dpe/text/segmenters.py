@@ -101,13 +101,12 @@ class BpeDropout:
         return _join_unknown(self._vocabulary, marked, pieces)
 
     def _analyse(self, text: str) -> MergingWord:
-        parts = [
-            ([part] if protected else list(part), protected)
-            for part, protected in _parts(self._vocabulary, text)
-        ]
-        symbols = [symbol for part, _ in parts for symbol in part]
-        solid = [protected for part, protected in parts for _ in part]
-        return MergingWord.start(symbols, solid, self._ranks)
+        symbols: list[str] = []
+        solid: list[int] = []
+        for part, protected in _parts(self._vocabulary, text):
+            solid += [len(symbols)] * protected
+            symbols += [part] if protected else part
+        return MergingWord.start(symbols, frozenset(solid), self._ranks)
 
 
 class LongestMatch:

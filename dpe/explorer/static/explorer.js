@@ -17,7 +17,10 @@ async function ask(path, question, signal) {
   const options = question && {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question), signal,
   };
-  const response = await fetch(path, options || { signal });
+  const response = await fetch(path, options || { signal }).catch((error) => {
+    if (error.name === "AbortError") throw error;
+    throw new Error("The server does not answer; is dpe explore still running?");
+  });
   const answer = await response.json().catch(() => ({ error: `The server answered ${response.status}.` }));
   if (!response.ok) throw new Error(answer.error || `The server answered ${response.status}.`);
   return answer;
@@ -63,17 +66,17 @@ async function update() {
   running = new AbortController();
   const { signal } = running;
   by("results").setAttribute("aria-busy", "true");
+  const wanted = columnsWanted();
+  if (!wanted.length) return refuse("Choose at least one segmenter.");
+  const answers = [];
   try {
-    const wanted = columnsWanted();
-    if (!wanted.length) throw new Error("Choose at least one segmenter.");
-    const answers = [];
     for (const { question, plain } of wanted) {
       answers.push([await answerTo(question, signal), plain && (await answerTo(plain, signal))]);
     }
-    if (!signal.aborted) show(wanted, answers);
   } catch (error) {
-    if (!signal.aborted) refuse(error);
+    return signal.aborted ? undefined : refuse(error.message);
   }
+  return signal.aborted ? undefined : show(wanted, answers);
 }
 
 function show(wanted, answers) {
@@ -85,13 +88,12 @@ function show(wanted, answers) {
   by("results").replaceChildren(...parts);
   by("problem").hidden = true;
   by("legend").hidden = false;
-  by("status").textContent = main.length > 1 ? `${main.length} columns.` : summary(main[0]);
+  by("status").textContent = main.length > 1 ? `${main.length} columns.` : summary(...answers[0]);
   by("results").setAttribute("aria-busy", "false");
 }
 
-function refuse(error) {
-  const lost = error instanceof TypeError; // what fetch throws when nobody answers
-  by("problem").textContent = lost ? "The server does not answer; is dpe explore still running?" : error.message;
+function refuse(sentence) {
+  by("problem").textContent = sentence;
   by("problem").hidden = false;
   by("legend").hidden = true;
   by("status").textContent = "";
@@ -171,5 +173,6 @@ try {
   describeControls();
   if (setup.examples.length) await update();
 } catch (error) {
-  refuse(error);
+  refuse(error.message);
+  throw error;
 }

@@ -26,11 +26,12 @@ function block(title, ...children) {
 }
 
 /** What a listener should hear when an answer has come. */
-export function summary(answer) {
+export function summary(answer, plain) {
   const differing = answer.words.filter((word) => word.differs).length;
   return (
     `${plural(answer.words.length, "word")}, ${differing} cut differently from ${answer.own_cut_method}. ` +
-    `The most probable cut has probability ${probability(answer.n_best[0].probability)}.`
+    `The most probable cut has probability ${probability(answer.n_best[0].probability)}.` +
+    (plain ? ` Draw ${answer.draw}: ${recutInWords(answer, plain)}` : "")
   );
 }
 
@@ -93,17 +94,27 @@ function gloss(answer) {
   return list;
 }
 
+function recutInWords(answer, plain) {
+  const recut = answer.source_words.filter((pieces, index) => !same(pieces, plain.source_words[index])).length;
+  return (
+    `${recut} of ${plural(answer.source_words.length, "source word")} cut otherwise; ` +
+    `${changedWords(answer, plain).length} of ${plural(answer.words.length, "target word")} cut otherwise.`
+  );
+}
+
+function changedWords(answer, plain) {
+  return answer.words.flatMap((word, index) => (same(word.best, plain.words[index].best) ? [] : [index]));
+}
+
 /** What the re-cut source changes in the target. */
 function changes(answer, plain) {
-  const recut = answer.source_words.filter((pieces, index) => !same(pieces, plain.source_words[index])).length;
-  const changed = answer.words.flatMap((word, index) => (same(word.best, plain.words[index].best) ? [] : [index]));
+  const changed = changedWords(answer, plain);
   const shift = largestShift(answer.words, plain.words);
   const box = element("div", { class: "changes" });
-  const sentence = element("p", {}, `${recut} of ${plural(answer.source_words.length, "source word")} cut otherwise; `);
-  sentence.append(`${changed.length} of ${plural(answer.words.length, "target word")} cut otherwise. `);
+  const sentence = element("p", {}, recutInWords(answer, plain));
   if (shift.change > 0) {
     const word = element("bdi", { dir: direction(shift.word) }, shift.word);
-    sentence.append("Largest change of a boundary’s probability: ", `${probability(shift.change)}, in `, word, ".");
+    sentence.append(" Largest change of a boundary’s probability: ", `${probability(shift.change)}, in `, word, ".");
   }
   box.append(sentence);
   if (changed.length) box.append(wordTable(["Plain source", `Draw ${answer.draw}`], [plain, answer], changed));

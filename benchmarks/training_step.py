@@ -1,0 +1,170 @@
+"""A training step of the mixed model, against a translation model's and against the textbook's.
+
+    python -m benchmarks.training_step                    everything
+    python -m benchmarks.training_step time 8000          seconds a step, interleaved, at one vocabulary size
+    python -m benchmarks.training_step memory             peak memory of all, each in a process of its own
+
+Time is that of forward, backward, clipping and Adam on batches that are ready. Memory is the peak of the
+resident memory of the process (Linux only), and its growth over what was held before the first step, when
+the interpreter, the text, the model and the optimiser's state were there.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.record import record
+from benchmarks.steps import CONTENDERS, Step, interleaved, make_batches, make_step, medians
+from benchmarks.subjects import BATCH_CHARACTERS, line_batches, text, trained_mixed, vocabulary
+from benchmarks.textbook import Table, textbook_log_likelihood
+from dpe.model.batching import MixedBatch
+from dpe.model.edge_scores import DEFAULT_THRESHOLD
+from dpe.model.mixed import MixedTransformer
+from dpe.segmentation.dynamic_program import edge_marginals
+from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
+
+SIZES = (8_000, 32_000)
+BATCHES, REPETITIONS = 2, 5
+
+
+def main(arguments: list[str]) -> None:
+    what = arguments[0] if arguments else None
+    if what == "peak":  # a process that `in_own_process` starts
+        contender, pieces, characters = arguments[1:]
+        print(json.dumps(peak_memory(contender, int(pieces), characters=int(characters))))
+        return
+    if what in (None, "time"):
+        for size in map(int, arguments[1:] or SIZES):
+            record(f"training-step-time-{size}", step_times(size))
+    if what in (None, "memory"):
+        record("training-step-memory", {str(size): memory_of_all(size) for size in SIZES})
+
+
+def step_times(size: int) -> dict[str, Any]:
+    """Median seconds of a step of each contender on the same sentences, and their ratios."""
+    lines = line_batches(size, count=BATCHES)
+    steps = {name: make_step(name, size) for name in CONTENDERS}
+    batches = {name: make_batches(name, size, lines) for name in CONTENDERS}
+    seconds = interleaved(steps, batches, repetitions=REPETITIONS)
+    middle = medians(seconds, BATCHES)
+    return {
+        "text": text().name,
+        "vocabulary": len(vocabulary(size)),
+        "threads": torch.get_num_threads(),
+        "batches": [list(batch.characters.shape) for batch in batches["mixed"]],  # [sentence, position]
+        "target_pieces": [batch.token_count for batch in batches["translation"]],
+        "seconds_a_step": middle,
+        "seconds_of_each_repetition": seconds,
+        "mixed_over_translation": middle["mixed"] / middle["translation"],
+        "textbook_over_translation": middle["textbook"] / middle["translation"],
+        "textbook_over_mixed": middle["textbook"] / middle["mixed"],
+        "largest_relative_difference_of_textbook": _difference(size, batches["textbook"]),
+        "active_positions": active_share(
+            [start_probabilities(trained_mixed(size), batch) for batch in batches["mixed"]]
+        ),
+    }
+
+
+@torch.no_grad()
+def _difference(size: int, items: list[tuple[MixedBatch, Table]]) -> float:
+    """Between a sentence's log-likelihood done in our way and in the textbook's, without dropout."""
+    model = trained_mixed(size).eval()
+    differences = []
+    for batch, edges in items:
+        ours = marginal_log_likelihood(batch_edge_scores(model, batch), batch)
+        theirs = textbook_log_likelihood(model, batch, edges)
+        differences.append(float(((ours - theirs) / theirs).abs().max()))
+    return max(differences)
+
+
+@torch.no_grad()
+def start_probabilities(model: MixedTransformer, batch: MixedBatch) -> Tensor:
+    """The posterior probability that a piece starts at each position that has edges. # [position]"""
+    lattice, scores = batch.lattice, batch_edge_scores(model, batch)
+    posterior = torch.zeros_like(scores)
+    posterior[lattice.end_edges] = 1.0
+    for bucket in lattice.buckets:
+        marginals = edge_marginals(bucket.scatter(scores), bucket.lengths)
+        posterior[bucket.edges] = marginals.flatten()[bucket.cells]
+    positions, rows = torch.unique_consecutive(lattice.edge_positions, return_inverse=True)
+    return scores.new_zeros(len(positions)).index_add_(0, rows, posterior)
+
+
+def active_share(probabilities: Sequence[Tensor], *, threshold: float = DEFAULT_THRESHOLD) -> float:
+    """Share of the positions whose softmax the backward pass makes again."""
+    active = sum(int((batch > threshold * batch.max()).sum()) for batch in probabilities)
+    return active / sum(map(len, probabilities))
+
+
+def memory_of_all(size: int) -> dict[str, Any]:
+    """Peak memory of each contender, and the ratios that the goals are about."""
+    trained_mixed(size)  # so that no process has to train it
+    peaks: dict[str, Any] = {name: in_own_process(name, size) for name in CONTENDERS}
+    mixed, translation, textbook = (peaks[name]["peak_mb"] for name in CONTENDERS)
+    return peaks | {
+        "mixed_over_translation": mixed / translation,
+        "mixed_over_textbook": mixed / textbook,
+        "mixed_over_textbook_without_rest": peaks["mixed"]["step_mb"] / peaks["textbook"]["step_mb"],
+    }
+
+
+def in_own_process(contender: str, size: int, *, characters: int = BATCH_CHARACTERS) -> dict[str, float]:
+    """`peak_memory` in a new process."""
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.training_step",
+        "peak",
+        contender,
+        f"{size}",
+        f"{characters}",
+    ]
+    finished = subprocess.run(command, check=True, capture_output=True, text=True)
+    numbers: dict[str, float] = json.loads(finished.stdout)
+    return numbers
+
+
+def peak_memory(contender: str, size: int, *, characters: int) -> dict[str, float]:
+    """Peak resident memory of two steps, in MB: in all, and above the model and its optimiser at rest."""
+    batches = make_batches(contender, size, line_batches(size, count=BATCHES, characters=characters))
+    step = make_step(contender, size)
+    _make_optimizer_state(step)
+    gc.collect()
+    _reset_peak()
+    at_rest = _peak()
+    for batch in batches:
+        step.run(batch)
+    return {"peak_mb": _peak(), "at_rest_mb": at_rest, "step_mb": _peak() - at_rest}
+
+
+def _make_optimizer_state(step: Step) -> None:
+    """Adam's two moments exist from its first step on, so they are part of the model at rest."""
+    for parameter in step.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    step.optimizer.step()
+    step.optimizer.zero_grad(set_to_none=True)
+
+
+def _reset_peak() -> None:
+    """Linux forgets the peak so far; what loading the text and the weights took is not a step's."""
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+
+
+def _peak() -> float:
+    """The kernel's high-water mark of resident memory, in MB (getrusage's cannot be reset)."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
