@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dpe.commands import evaluation, explore, recipe, segment, segmenter, text, translator
+from dpe.commands import evaluation, explore, recipe, report, segment, segmenter, text, translator
 from dpe.errors import UserError
 from dpe.progress import NORMAL, QUIET, VERBOSE, Progress
 from dpe.version import __version__
@@ -26,6 +26,7 @@ segment.register(app)
 translator.register(app)
 evaluation.register(app)
 recipe.register(app)
+report.register(app)
 explore.register(app)
 
 # Typer brings its own copy of click since 0.27 or so; its public BadParameter leads to the right classes.

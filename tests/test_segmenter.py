@@ -21,8 +21,9 @@ from segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 import dpe
 from dpe import Segmenter, UserError
-from dpe.inference import long_lines
+from dpe.inference import lazy_best, long_lines
 from dpe.inference.long_lines import Window, long_line_scores, windows
+from dpe.inference.scored_batch import Cut, ScoredBatch
 from dpe.model.batching import MixedCollator
 from dpe.model.edge_scores import edge_scores_reference
 from dpe.text.vocabulary import MARKER, Vocabulary, split_words
@@ -163,6 +164,10 @@ def test_best_of_odd_sentences_is_brute_force(segmenter: Segmenter, target: str,
     best = segmenter.best(source, target)
     assert best.score == pytest.approx(max(cuts.values()), abs=1e-4)
     assert "".join(best.pieces) == segmenter.vocabulary.normalize(target)
+    (lazy,) = segmenter.answers(
+        [segmenter.example(0, segmenter.vocabulary.encode(source), target)], ScoredBatch.best
+    )
+    assert lazy.score == pytest.approx(max(cuts.values()), abs=1e-4)
     assert best.log_partition == pytest.approx(log_sum(list(cuts.values())), abs=1e-4)
 
 
@@ -190,6 +195,36 @@ def test_another_batch_size_gives_the_same_cuts(corpus_segmenter: Segmenter, tmp
     for one, two in zip(corpus_segmenter.best(sources, targets), other.best(sources, targets), strict=True):
         assert one.pieces == two.pieces
         assert one.score == pytest.approx(two.score, abs=1e-3)
+
+
+def test_the_best_cut_is_found_without_looking_at_every_position(
+    corpus_segmenter: Segmenter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lazily, and after everything was computed: the same cuts; with any number of rounds."""
+    sources, targets = map(list, zip(*PAIRS[:80], strict=True))
+    targets[3], targets[4] = "", "talo" * 40
+    encode = corpus_segmenter.vocabulary.encode
+    examples = [corpus_segmenter.example(0, encode(s), t) for s, t in zip(sources, targets, strict=True)]
+    shares = []
+
+    def lazily(batch: ScoredBatch) -> list[Cut]:
+        cuts = batch.best()
+        known = batch._given.known[batch._lattice.edge_positions].double()
+        shares.append(float(known.mean()))
+        return cuts
+
+    def fully(batch: ScoredBatch) -> list[Cut]:
+        batch.log_partitions()
+        return batch.best()
+
+    expected = corpus_segmenter.answers(examples, fully)
+    for rounds in (0, 1, 5):
+        monkeypatch.setattr(lazy_best, "_ROUNDS", rounds)
+        found = corpus_segmenter.answers(examples, lazily)
+        assert [cut.pieces for cut in found] == [cut.pieces for cut in expected]
+        for one, other in zip(found, expected, strict=True):
+            assert one.score == pytest.approx(other.score, abs=1e-3)
+    assert min(shares) < 0.9
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])

@@ -1,7 +1,7 @@
 """A report as one HTML file that needs nothing else: text, tables, figures, cuts and lattices in, a page out.
 
-What is `Html` has been escaped; everything else is text, and is escaped here. The page has no scripts and asks
-for nothing, so it opens from disk. It follows the reader's light or dark setting and prints in light colours.
+What is `Html` has been escaped; everything else is text, and is escaped here. The page has no scripts and
+asks for nothing, so it opens from disk. It is light or dark as the reader's screen is, and prints light.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import NewType
 from xml.etree import ElementTree
 
 from dpe.evaluation.plots import COLOURS, MARKERS
-from dpe.evaluation.report_style import STYLE
 from dpe.evaluation.segmented_text import MARKER
 from dpe.evaluation.tables import Table
 from dpe.text.files import whole_text_file
@@ -75,14 +74,16 @@ def write_report(path: Path, title: str, lead: str, sections: Sequence[Section])
     """Write the page, whole or not at all."""
     links = "".join(f'<a href="#part-{n}">{escape(one.title)}</a> ' for n, one in enumerate(sections))
     parts = [
-        f'<section id="part-{number}">\n<h2>{escape(one.title)}</h2>\n' + "\n".join(one.blocks) + "\n</section>"
+        f'<section id="part-{number}">\n<h2>{escape(one.title)}</h2>\n'
+        + "\n".join(one.blocks)
+        + "\n</section>"
         for number, one in enumerate(sections)
     ]
     page = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
-        f"<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>",
+        f"<title>{escape(title)}</title>\n<style>\n{_STYLE}</style>\n</head>\n<body>",
         f"<header>\n<h1>{escape(title)}</h1>\n<p>{escape(lead)}</p>\n<nav>{links}</nav>\n</header>\n<main>",
         *parts,
         "</main>\n</body>\n</html>\n",
@@ -142,7 +143,7 @@ def draw_training_curves(curves: Sequence[TrainingCurve], *, ylabel: str) -> str
     for curve in curves:
         style = {"linestyle": "--", "linewidth": 1.0} if curve.rough else {"marker": MARKERS[curve.group % 7]}
         steps, values = zip(*curve.points, strict=True)
-        axes.plot(steps, values, color=COLOURS[curve.group % 7], label=curve.name, markersize=4, **style)  # type: ignore[arg-type]
+        axes.plot(steps, values, color=COLOURS[curve.group % 7], label=curve.name, markersize=4, **style)
     axes.grid(alpha=0.3)
     handles, names = axes.get_legend_handles_labels()
     once = dict(zip(names, handles, strict=True))
@@ -189,7 +190,7 @@ def _lines(text: str) -> str:
 
 
 def _heading(column: str, is_left: bool) -> str:
-    return f"<th{' class="left"' if is_left else ''} scope=\"col\">{escape(column)}</th>"
+    return f'<th class="{"left" if is_left else "right"}" scope="col">{escape(column)}</th>'
 
 
 def _cell(text: str, is_left: bool) -> str:
@@ -222,11 +223,11 @@ def _own(value: str, key: str, name: str) -> str:
 
 def _example(example: ExampleCuts) -> str:
     cuts = {name: words_of(pieces) for name, pieces in example.cuts.items()}
-    alike = [all(way == ways[0] for way in ways) for ways in zip(*cuts.values(), strict=False)]
+    alike = [all(way == ways[0] for way in ways) for ways in zip(*cuts.values(), strict=True)]
     source = f'<tr><th scope="row">source</th><td dir="auto">{escape(example.source)}</td></tr>'
     rows = [
         f'<tr><th scope="row">{escape(name)}</th><td dir="auto">'
-        + " ".join(_cut_word(word, same) for word, same in zip(words, alike, strict=False))
+        + " ".join(_cut_word(word, same) for word, same in zip(words, alike, strict=True))
         + "</td></tr>"
         for name, words in cuts.items()
     ]
@@ -244,13 +245,18 @@ def _word_picture(lattice: WordLattice) -> str:
     width, height = 2 * _MARGIN + _CHARACTER * len(lattice.word), top + _LETTERS
     best = "+".join(lattice.word[arc.start : arc.end] for arc in arcs if arc.is_best)
     content = [
-        *(_arc(lattice.word, arc, top) for arc in sorted(arcs, key=lambda arc: (arc.is_best, arc.probability))),
+        *(
+            _arc(lattice.word, arc, top)
+            for arc in sorted(arcs, key=lambda arc: (arc.is_best, arc.probability))
+        ),
         *(_letter(character, number, top) for number, character in enumerate(lattice.word)),
         *(_boundary(at, lattice.arcs, top) for at in range(1, len(lattice.word))),
     ]
     return (
         f'<svg class="lattice" width="{width}" height="{height:.0f}" viewBox="0 0 {width} {height:.0f}" '
-        f'role="img" aria-label="{escape(lattice.word)}, best cut {escape(best)}">' + "".join(content) + "</svg>"
+        f'role="img" aria-label="{escape(lattice.word)}, best cut {escape(best)}">'
+        + "".join(content)
+        + "</svg>"
     )
 
 
@@ -278,6 +284,72 @@ def _boundary(at: int, arcs: Sequence[Arc], base: float) -> str:
     """The probability of a boundary in percent below the letters, and a tick where the best cut has one."""
     percent = round(100 * sum(arc.probability for arc in arcs if arc.end == at))
     x = _MARGIN + _CHARACTER * at
-    tick = f'<path class="tick" d="M{x} {base + 3:.1f}v22"/>' if any(a.is_best and a.end == at for a in arcs) else ""
+    tick = (
+        f'<path class="tick" d="M{x} {base + 3:.1f}v22"/>'
+        if any(a.is_best and a.end == at for a in arcs)
+        else ""
+    )
     label = f'<text class="percent" x="{x}" y="{base + 38:.1f}">{percent}</text>' if percent else ""
     return tick + label
+
+
+_STYLE = """
+:root {
+  --paper: #ffffff; --panel: #f5f6f7; --ink: #1b1f23; --soft: #5a636c; --line: #d5dadf;
+  --best: #d55e00; --other: #0072b2; --mark: #fdeee3;
+}
+@media screen and (prefers-color-scheme: dark) {
+  :root {
+    --paper: #14171a; --panel: #1d2226; --ink: #e8ebed; --soft: #a3adb6; --line: #3a4249;
+    --best: #f0803c; --other: #56b4e9; --mark: #3a2415;
+  }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 60rem; padding: 1rem clamp(.75rem, 3vw, 2rem) 3rem;
+  background: var(--paper); color: var(--ink); overflow-wrap: break-word;
+  font: 16px/1.5 system-ui, "Segoe UI", "Noto Sans", "Liberation Sans", sans-serif; }
+h1 { font-size: 1.6rem; margin: .5rem 0; }
+h2 { font-size: 1.25rem; margin: 2.5rem 0 .75rem; padding-top: .5rem; border-top: 1px solid var(--line); }
+nav { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; }
+a { color: var(--other); }
+.scroll { overflow-x: auto; margin-top: 1.25rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
+caption { text-align: start; font-weight: 600; padding-bottom: .4rem; white-space: nowrap; }
+th, td { padding: .25rem .75rem .25rem 0; text-align: right; vertical-align: top; white-space: nowrap; }
+th { border-bottom: 1px solid var(--soft); font-weight: 600; }
+td { border-bottom: 1px solid var(--line); }
+.left, .cuts th, .cuts td { text-align: start; }
+.note, figcaption { color: var(--soft); font-size: .85rem; overflow-wrap: anywhere; }
+.missing { border-inline-start: 4px solid var(--best); background: var(--panel); padding: .5rem .9rem; }
+figure { margin: 1.25rem 0; }
+figure > svg { width: 100%; max-width: 42rem; height: auto; display: block; fill: currentColor;
+  stroke-linejoin: round; }
+.cuts { width: 100%; margin-bottom: 1.25rem; font-size: 1rem; }
+.cuts th { width: 1%; border-bottom: 0; color: var(--soft); }
+.cuts td { white-space: normal; overflow-wrap: anywhere; border-bottom: 0; }
+.cuts tr:last-child > * { border-bottom: 1px solid var(--line); padding-bottom: .6rem; }
+.cut { color: var(--best); font-weight: 700; padding: 0 1px; }
+mark { background: var(--mark); color: inherit; border-bottom: 2px solid var(--best); padding: 0 2px; }
+.lattices { display: flex; flex-wrap: wrap; align-items: end; gap: .5rem; overflow-x: auto; }
+.lattice { flex: none; }
+.lattice path { fill: none; stroke: var(--other); }
+.lattice .best { stroke: var(--best); }
+.lattice .other { opacity: .8; }
+.lattice .tick { stroke: var(--best); stroke-width: 1.5; }
+.lattice text { fill: currentColor; text-anchor: middle; font-size: 17px; }
+.lattice .soft { fill: var(--soft); }
+.lattice .percent { fill: var(--soft); font-size: 10px; }
+pre { background: var(--panel); border: 1px solid var(--line); border-radius: 6px; padding: .75rem;
+  overflow-x: auto; font-size: .85rem; line-height: 1.4; }
+@media print {
+  body { max-width: none; padding: 0; font-size: 11pt; }
+  nav { display: none; }
+  figure, tr, .cuts { break-inside: avoid; }
+  h2 { break-after: avoid; }
+  .scroll, .lattices, pre { overflow: visible; }
+  .scroll table { font-size: 8.5pt; }
+  .scroll th, .scroll td, caption { white-space: normal; }
+  .lattice { max-width: 100%; height: auto; }
+  pre { white-space: pre-wrap; }
+}
+"""

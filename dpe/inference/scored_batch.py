@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpe.inference.lazy_best import PositionScores, lazy_best
 from dpe.inference.long_lines import is_long, long_line_scores
 from dpe.inference.segmentation import Posterior, WordPosterior
 from dpe.model.batching import MixedCollator, MixedExample
@@ -26,7 +27,6 @@ from dpe.segmentation.dynamic_program import Cuts
 from dpe.segmentation.lattice import Bucket, LatticeBatch
 from dpe.segmentation.n_best import sentence_n_best
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.objectives import batch_edge_scores
 
 # Sets the draws of cuts apart from every other draw of the same seed, epoch and line.
 _CUT_STREAM = 0x63757473
@@ -61,12 +61,16 @@ class ScoredBatch:
     """Sentences in the order of `examples`, each answered for by the edge scores of its words."""
 
     def __init__(
-        self, examples: Sequence[MixedExample], lattice: LatticeBatch, scores: Tensor, vocabulary: Vocabulary
+        self,
+        examples: Sequence[MixedExample],
+        lattice: LatticeBatch,
+        scores: Tensor | PositionScores,
+        vocabulary: Vocabulary,
     ) -> None:
+        """Scores [edge], or what computes them when they are needed."""
         self.examples = examples
         self._lattice = lattice
-        # Sums over a sentence lose digits in float32; mps has nothing else.
-        self._scores = scores if scores.device.type == "mps" else scores.double()  # [edge]
+        self._given = scores
         self._vocabulary = vocabulary
         self._text = "".join(example.marked for example in examples)
         words = [len(word) for example in examples for word in example.words]
@@ -81,17 +85,44 @@ class ScoredBatch:
         vocabulary: Vocabulary,
         examples: Sequence[MixedExample],
     ) -> ScoredBatch:
-        """Let the model score the edges of a batch; a long line must be alone in it."""
-        device = model.output_weight.device
-        batch = collator.collate(examples, epoch=0).to(device)
-        score = long_line_scores if is_long(examples[0]) else batch_edge_scores
-        return cls(examples, batch.lattice, score(model, batch), vocabulary)
+        """Let the model read a batch; a long line must be alone in it."""
+        batch = collator.collate(examples, epoch=0).to(model.output_weight.device)
+        if is_long(examples[0]):
+            return cls(examples, batch.lattice, long_line_scores(model, batch), vocabulary)
+        states = model.states(batch.source, batch.source_lengths, batch.characters)
+        scores = PositionScores(model, states.flatten(0, 1), batch.lattice)
+        return cls(examples, batch.lattice, scores, vocabulary)
+
+    @cached_property
+    def _scores(self) -> Tensor:
+        """Scores of all edges. # [edge]"""
+        if isinstance(self._given, PositionScores):
+            self._given.look_at_all()
+            return self._given.scores
+        return self._given if self._given.device.type == "mps" else self._given.double()
 
     def best(self) -> list[Cut]:
-        """The best cut of every sentence (Alg. 2)."""
-        cuts = [dynamic_program.best(*edges) for edges in self._edges()]
+        """The best cut of every sentence (Alg. 2).
+
+        If nothing else was asked before, the softmax is computed for a part of the positions only.
+        """
+        if isinstance(self._given, PositionScores) and "_scores" not in self.__dict__:
+            cuts = lazy_best(self._given, self._lattice, self._word_positions())
+            scores = self._given.scores
+        else:
+            cuts = [dynamic_program.best(*edges) for edges in self._edges()]
+            scores = self._scores
+        ends = _array(scores[self._lattice.end_edges])
         boundaries = [_array(cut.boundaries) for cut in cuts]
-        return self._cuts(self._by_word([_array(cut.scores) for cut in cuts]), boundaries)
+        return self._cuts(self._by_word([_array(cut.scores) for cut in cuts]), boundaries, ends)
+
+    def _word_positions(self) -> Tensor:
+        """Where each word begins in the states of the batch. # [word]"""
+        stride = max(len(example.marked) for example in self.examples) + 1
+        sentences = self._lattice.word_sentence
+        sentence_begins = np.concatenate([[0], self._sentence_ends[:-1]])
+        offsets = self._word_begins[:-1] - sentence_begins[_array(sentences)]
+        return torch.from_numpy(offsets).to(sentences) + sentences * stride
 
     def n_best(self, n: int) -> list[list[Cut]]:
         """The n best cuts of every sentence, or all if it has fewer, best first."""
@@ -202,20 +233,26 @@ class ScoredBatch:
             result[_array(bucket.words)] = values
         return result
 
-    def _sentence_sums(self, word_values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The words' values and the end of sentence's score. # [sentence]"""
+    def _sentence_sums(
+        self, word_values: NDArray[np.float64], ends: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """The words' values and the score of the end of sentence. # [sentence]"""
         sentences = _array(self._lattice.word_sentence)
         sums = np.bincount(sentences, weights=word_values, minlength=len(self.examples))
-        ends: NDArray[np.float64] = _array(self._scores[self._lattice.end_edges])
-        return sums + ends
+        return sums + (_array(self._scores[self._lattice.end_edges]) if ends is None else ends)
 
-    def _cuts(self, word_scores: NDArray[np.float64], boundaries: Sequence[NDArray[np.bool_]]) -> list[Cut]:
+    def _cuts(
+        self,
+        word_scores: NDArray[np.float64],
+        boundaries: Sequence[NDArray[np.bool_]],
+        end_scores: NDArray[np.float64] | None = None,
+    ) -> list[Cut]:
         """One cut of every sentence from boundaries [word, position] of each bucket's words."""
         ends = self._written_ends(boundaries)
         last = np.searchsorted(ends, self._sentence_ends, side="right").tolist()
         begins_ends = pairwise([0, *ends.tolist()])
         pieces = [self._text[begin:end] for begin, end in begins_ends]
-        scores = self._sentence_sums(word_scores).tolist()
+        scores = self._sentence_sums(word_scores, end_scores).tolist()
         of_words = self._split_words(word_scores)
         rows = zip(pairwise([0, *last]), scores, of_words, strict=True)
         return [Cut(tuple(pieces[a:b]), score, tuple(words.tolist())) for (a, b), score, words in rows]
