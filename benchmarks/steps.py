@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.subjects import Collation, trained_mixed, translation_model
+from benchmarks.subjects import Collation, trained_mixed, translation_model, untrained_mixed
 from benchmarks.textbook import Table, table, textbook_log_likelihood
 from dpe.model.batching import MixedBatch, TranslationBatch
 from dpe.model.edge_scores import DEFAULT_THRESHOLD
@@ -46,9 +46,11 @@ class Step:
 
 
 def make_step(contender: str, size: int) -> Step:
-    """A contender with a vocabulary of that size."""
+    """A contender, or the mixed model untrained, with a vocabulary of that size."""
     if contender == "translation":
         return translation_step(translation_model(size))
+    if contender == "untrained":
+        return mixed_step(untrained_mixed(size))
     model = trained_mixed(size)
     return mixed_step(model) if contender == "mixed" else textbook_step(model)
 
@@ -81,7 +83,7 @@ def make_batches(contender: str, size: int, lines: Sequence[list[int]]) -> list[
     if contender == "translation":
         return [collation.translation(batch) for batch in lines]
     mixed = [collation.mixed(batch) for batch in lines]
-    return mixed if contender == "mixed" else [(batch, table(batch)) for batch in mixed]
+    return [(batch, table(batch)) for batch in mixed] if contender == "textbook" else mixed
 
 
 def interleaved(

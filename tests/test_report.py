@@ -28,9 +28,11 @@ from dpe.evaluation.report import (
     write_report,
 )
 from dpe.evaluation.tables import Table
+from dpe.pipeline.artifacts import Artifacts
 from dpe.pipeline.experiment import Experiment
 from dpe.pipeline.models import Machine
 from dpe.pipeline.reporting import recipe_toml
+from dpe.pipeline.running import in_order, run_stages
 from dpe.progress import QUIET, Progress
 from dpe.recipe.reading import read_recipe
 from dpe.text.corpus import write_lines
@@ -292,9 +294,6 @@ def test_a_trained_segmenter_has_a_lattice_and_morphology(tmp_path: Path) -> Non
     file.write_text(RECIPE)
     experiment = Experiment(read_recipe(file), tmp_path / "run", Machine(device="cpu"), Progress(QUIET))
     begun_run(tmp_path / "run")
-    from dpe.pipeline.artifacts import Artifacts
-    from dpe.pipeline.running import in_order, run_stages
-
     stages = in_order([experiment.segmentation("mixed")])
     run_stages(stages, Artifacts(experiment.root), Progress(QUIET))
     page = made_report(experiment.root, tmp_path / "page.html")

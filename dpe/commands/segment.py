@@ -41,7 +41,7 @@ SourceDropout = Annotated[
 Epoch = Annotated[int, typer.Option(min=0, help="Another epoch gives other random cuts.")]
 BatchCharacters = Annotated[
     int | None,
-    typer.Option(min=1, help="Target characters computed at once. [default: 8000]", show_default=False),
+    typer.Option(min=1, help="Target characters computed at once. [default: 4000]", show_default=False),
 ]
 Workers = Annotated[
     int | None,

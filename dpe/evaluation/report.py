@@ -112,9 +112,11 @@ def html_table(table: Table) -> Html:
     rows = ("".join(map(_cell, row, is_left)) for row in table.rows)
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     note = f'\n<p class="note">{_lines(table.note)}</p>' if table.note else ""
+    title = escape(table.title)
     return Html(
-        f'<div class="scroll" tabindex="0"><table>\n<caption>{escape(table.title)}</caption>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>{note}"
+        f'<div class="scroll" role="region" aria-label="{title}" tabindex="0"><table>\n'
+        f"<caption>{title}</caption>\n<thead><tr>{head}</tr></thead>\n"
+        f"<tbody>\n{body}\n</tbody>\n</table></div>{note}"
     )
 
 
@@ -144,6 +146,7 @@ def draw_training_curves(curves: Sequence[TrainingCurve], *, ylabel: str) -> str
         style = {"linestyle": "--", "linewidth": 1.0} if curve.rough else {"marker": MARKERS[curve.group % 7]}
         steps, values = zip(*curve.points, strict=True)
         axes.plot(steps, values, color=COLOURS[curve.group % 7], label=curve.name, markersize=4, **style)
+    axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)
     handles, names = axes.get_legend_handles_labels()
     once = dict(zip(names, handles, strict=True))
@@ -322,8 +325,8 @@ td { border-bottom: 1px solid var(--line); }
 .note, figcaption { color: var(--soft); font-size: .85rem; overflow-wrap: anywhere; }
 .missing { border-inline-start: 4px solid var(--best); background: var(--panel); padding: .5rem .9rem; }
 figure { margin: 1.25rem 0; }
-figure > svg { width: 100%; max-width: 42rem; height: auto; display: block; fill: currentColor;
-  stroke-linejoin: round; }
+figure > svg { width: 100%; max-width: 42rem; height: auto; display: block;
+  fill: currentColor; stroke-linejoin: round; }
 .cuts { width: 100%; margin-bottom: 1.25rem; font-size: 1rem; }
 .cuts th { width: 1%; border-bottom: 0; color: var(--soft); }
 .cuts td { white-space: normal; overflow-wrap: anywhere; border-bottom: 0; }
@@ -341,6 +344,10 @@ mark { background: var(--mark); color: inherit; border-bottom: 2px solid var(--b
 .lattice .percent { fill: var(--soft); font-size: 10px; }
 pre { background: var(--panel); border: 1px solid var(--line); border-radius: 6px; padding: .75rem;
   overflow-x: auto; font-size: .85rem; line-height: 1.4; }
+@media (max-width: 40rem) {
+  .scroll table { font-size: .85rem; }
+  .scroll th, .scroll td, caption { white-space: normal; padding-inline-end: .5rem; }
+}
 @media print {
   body { max-width: none; padding: 0; font-size: 11pt; }
   nav { display: none; }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -150,6 +150,15 @@ class RunReport:
         note = "The signature is a hash of all settings and inputs that a score depends on."
         return Table("Every seed", columns, rows, frozenset({"system", "signature"}), note)
 
+    @cached_property
+    def _titles(self) -> dict[str, str]:
+        """What figures call each system: its title, with its name where another has the same title."""
+        count = Counter(system["title"] for system in self.recipe["systems"])
+        return {
+            one["name"]: one["title"] if count[one["title"]] == 1 else f"{one['title']} ({one['name']})"
+            for one in self.recipe["systems"]
+        }
+
     def training(self) -> list[Html]:
         """Curves of the segmenters and translators, finished or not."""
         segmenters, bits, bleu = [], [], []
@@ -161,8 +170,8 @@ class RunReport:
             for seed in self.recipe["seeds"]:
                 directory = self.root / "translators" / system["name"] / f"seed-{seed}"
                 records = read_curve(directory / CURVE)
-                bits += _curve(records, "dev_bits", system["title"], group)
-                bleu += _curve(records, "dev_bleu", system["title"], group)
+                bits += _curve(records, "dev_bits", self._titles[system["name"]], group)
+                bleu += _curve(records, "dev_bleu", self._titles[system["name"]], group)
         figures = [
             (
                 "segmenters",
@@ -251,7 +260,10 @@ class RunReport:
         name = next((name for name in _SEGMENTERS if f"segmenters/{name}" in self.results.stages), None)
         if name is None:
             return [missing("No segmenter has been trained to its end yet.")]
-        source, target = self._shown_pair()
+        pair = self._shown_pair()
+        if pair is None:
+            return [missing("The text is empty, so there is no sentence to show.")]
+        source, target = pair
         segmenter = Segmenter.load(self.root / "segmenters" / name)
         words, edges = _edges(segmenter, source, target)
         caption = (
@@ -267,13 +279,13 @@ class RunReport:
             ),
         ]
 
-    def _shown_pair(self) -> tuple[str, str]:
+    def _shown_pair(self) -> tuple[str, str] | None:
         """A short sentence on whose cut the segmenters disagree, or the first of the text."""
         pairs = [(one.source, _text(next(iter(one.cuts.values())))) for one in self._sentences]
         if not pairs:
             both = zip(*map(read_lines, self.texts.prepared_pair(self.recipe["cut"][0])), strict=True)
-            pairs = list(islice(both, 1))
-        return next((pair for pair in pairs if len(pair[1]) <= _SHORT), pairs[0])
+            pairs = list(islice((pair for pair in both if pair[1].strip()), 1))
+        return next((pair for pair in pairs if len(pair[1]) <= _SHORT), pairs[0] if pairs else None)
 
     def lengths(self) -> list[Html]:
         """The paper's last figure, over the mean of the seeds."""
@@ -309,7 +321,7 @@ class RunReport:
                 stage = f"translations/{system['name']}/seed-{seed}"
                 if stage in self.results.stages:
                     lines = list(read_lines(self.root / stage / f"test.{self.texts.target}"))
-                    yield system["title"], Translation(stage, lines)
+                    yield self._titles[system["name"]], Translation(stage, lines)
 
     def reproduction(self) -> list[Html]:
         """The recipe, the commands, the versions, and what took how long."""

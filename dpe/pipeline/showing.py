@@ -85,7 +85,9 @@ class ShownRun:
         return Table(title, columns, rows, frozenset({"cut by"}))
 
     def _systems(self) -> dict[str, Sequence[Sequence[str]]]:
-        cuts = {name: self._count_cuts("bpe", method) for name, method in _BPE_SYSTEMS.items()}
+        cuts: dict[str, Sequence[Sequence[str]]] = {
+            name: self._count_cuts("bpe", method) for name, method in _BPE_SYSTEMS.items()
+        }
         return cuts | {"unigram": self._count_cuts("unigram", "unigram"), "DPE": self._dpe_lines()}
 
     def _count_cuts(self, type: VocabularyType, method: str) -> list[list[str]]:
