@@ -110,7 +110,7 @@ def training_steps(model: MixedTransformer, pieces: Vocabulary, lines: Sequence[
     model.train().requires_grad_(True)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, fused=True)
     collator = MixedCollator(pieces, unknown_rate=0.001)
-    budget = (BATCH_CHARACTERS, BATCH_CHARACTERS)
+    budget = (TRAINING_BATCH, TRAINING_BATCH)
     batches = epoch_batches(len(lines), lines.__getitem__, lambda e: e.size, budget=budget, seed=1, epoch=0)
     for members in batches:
         batch = collator.collate(members, epoch=0)
