@@ -18,6 +18,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/dpe run recipes/demo.toml --out demo
 	$(BIN)/dpe show demo
+	$(BIN)/dpe report demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
