@@ -2,7 +2,7 @@
 
     python -m benchmarks.training_step                    everything
     python -m benchmarks.training_step time 8000          seconds a step, interleaved, at one vocabulary size
-    python -m benchmarks.training_step memory             peak memory of all, each in a process of its own
+    python -m benchmarks.training_step memory 8000        peak memory, each contender in a process of its own
 
 Time is that of forward, backward, clipping and Adam on batches that are ready. Memory is the peak of the
 resident memory of the process (Linux only), and its growth over what was held before the first step, when
@@ -46,7 +46,8 @@ def main(arguments: list[str]) -> None:
         for size in map(int, arguments[1:] or SIZES):
             record(f"training-step-time-{size}", step_times(size))
     if what in (None, "memory"):
-        record("training-step-memory", {str(size): memory_of_all(size) for size in SIZES})
+        for size in map(int, arguments[1:] or SIZES):
+            record(f"training-step-memory-{size}", memory_of_all(size))
 
 
 def step_times(size: int) -> dict[str, Any]:
@@ -134,7 +135,7 @@ def in_own_process(contender: str, size: int, *, characters: int = BATCH_CHARACT
 
 
 def peak_memory(contender: str, size: int, *, characters: int) -> dict[str, float]:
-    """Peak resident memory of two steps, in MB: in all, and above the model and its optimiser at rest."""
+    """Peak resident memory of steps, in MB: in all, and above the model and its optimiser at rest."""
     batches = make_batches(contender, size, line_batches(size, count=BATCHES, characters=characters))
     step = make_step(contender, size)
     _make_optimizer_state(step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,6 +10,9 @@ import pytest
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+
+# Tests run two at a time: more threads than cores would wait for each other. Commands they start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 STEMS = ["talo", "auto", "kirja", "lower", "newest", "wide", "house", "Häuser", "straße", "öljy", "東京"]
 STEMS += ["книга", "aaaa", "bánh"]

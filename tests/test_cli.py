@@ -67,7 +67,7 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
         (["encode", "--vocab", "README.md"], "README.md is not a SentencePiece model"),
         (["encode", "--vocab", "x", "--method", "magic"], "magic"),
         (["clean", "--source", "a"], "Missing option"),
-        (["demo-corpus", "--out", "x", "--pairs", "0"], "0"),
+        (["demo-corpus", "--out", "x", "--pairs", "0"], "--pairs"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_code_2(arguments: list[str], says: str) -> None:

@@ -196,7 +196,7 @@ def translate(
         int,
         typer.Option(min=1, help="Above 1: N lines for each, of line number, score and translation (TSV)."),
     ] = 1,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Source pieces decoded at once.")] = 4000,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Source pieces decoded at once.")] = 1000,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Batches decoded in parallel. [default: one per core]")
     ] = None,

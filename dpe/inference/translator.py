@@ -23,7 +23,7 @@ from dpe.text.vocabulary import MARKER, Vocabulary
 from dpe.training.checkpoint import MODEL, VOCABULARY, load_tensors, put_weights, read_settings
 from dpe.training.translator_task import build_translation
 
-BATCH_TOKENS = 4_000
+BATCH_TOKENS = 1_000
 WINDOW = 2_000  # lines of a stream that are translated together
 LONGEST_PART = 512  # pieces of a source that are translated at once
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -146,14 +147,22 @@ def _start(make: Callable[[], Callable[[Any], Any]]) -> _Worker:
 def _without_interrupts() -> Iterator[None]:
     """Processes started here never see Ctrl-C, which a terminal sends to all of them: this one ends them.
 
-    An interrupt meanwhile waits until the end of the block.
+    They inherit the block of the signal. Here another thread may still receive an interrupt, for which
+    Python runs the handler in the main thread, so that the handler waits until the end as well.
     """
     resource_tracker.ensure_running()  # multiprocessing's own process, whose start would undo the block
+    received: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, _: received.append(number)) if in_main else None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if in_main:
+            signal.signal(signal.SIGINT, handler)
+    if received:
+        raise KeyboardInterrupt
 
 
 def _serve(make: Callable[[], Callable[[Any], Any]], connection: Connection[Any, Any]) -> None:
