@@ -255,14 +255,10 @@ def measure_memory(lines: int) -> dict[str, float]:
     words = [word for line in text().targets for word in line.split()]
     for count in (20_000, 200_000):
         rows = [f"{words[i % len(words)]} {words[i * 7 % len(words)]} {i % 997}" for i in range(count)]
-        for workers in (1, 2):
-            peak, seconds = _peak(directory, rows, workers=workers)
-            numbers[f"{count} lines, {workers} workers: peak megabytes"] = peak
-            numbers[f"{count} lines, {workers} workers: seconds"] = seconds
-    for workers in (1, 2):
-        large, small = (numbers[f"{n} lines, {workers} workers: peak megabytes"] for n in (200_000, 20_000))
-        numbers[f"ratio of peaks, {workers} workers"] = large / small
-    return numbers
+        peak, seconds = _peak(directory, rows, workers=1)
+        numbers[f"{count} lines: peak megabytes"], numbers[f"{count} lines: seconds"] = peak, seconds
+    large, small = (numbers[f"{count} lines: peak megabytes"] for count in (200_000, 20_000))
+    return numbers | {"ratio of peaks": large / small}
 
 
 def measure_long_lines(lines: int) -> dict[str, float]:

@@ -48,20 +48,19 @@ def windows(positions: int) -> Iterator[Window]:
 def long_line_scores(model: MixedTransformer, batch: MixedBatch) -> Tensor:
     """As `batch_edge_scores`, for a batch of one long line.  # [edge]"""
     positions, pieces = batch.lattice.edge_positions, batch.lattice.edge_pieces
-    parts = []
+    # Written in place: small tensors kept from window to window would keep the heap from being used again.
+    scores = model.output_weight.new_empty(len(pieces))
     for window in windows(batch.characters.shape[1]):
-        states = _window_states(model, batch, window)  # [position, width]
         borders = torch.tensor([window.begin, window.end], device=positions.device)
-        first, last = torch.searchsorted(positions, borders).tolist()
-        scores = edge_scores(
-            states,
+        edges = slice(*torch.searchsorted(positions, borders).tolist())
+        scores[edges] = edge_scores(
+            _window_states(model, batch, window),
             model.output_weight,
-            positions[first:last] - window.begin,
-            pieces[first:last],
+            positions[edges] - window.begin,
+            pieces[edges],
             excluded=model.excluded_pieces,
         )
-        parts.append(scores)
-    return torch.cat(parts)
+    return scores
 
 
 def _window_states(model: MixedTransformer, batch: MixedBatch, window: Window) -> Tensor:
