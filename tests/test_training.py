@@ -21,10 +21,9 @@ TORCHRUN = [
     sys.executable,
     "-m",
     "torch.distributed.run",
+    "--standalone",
     "--nproc-per-node",
     "2",
-    "--master-port",
-    "0",
     "-m",
     "dpe",
 ]
