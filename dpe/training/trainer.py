@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from dpe.model.batching import prefetch, shard
 from dpe.progress import Progress, duration
+from dpe.training.allocator import keep_freed_memory
 from dpe.training.checkpoint import MODEL, average_weights, put_weights, save_model
 from dpe.training.curve import Curve
 from dpe.training.position import Position, load_position, save_position
@@ -103,6 +104,8 @@ class Trainer:
         """Train to the end; the weights to use are then in `model.safetensors`."""
         if self.position.step:
             self.progress.say(f"going on from step {self.position.step:,} of {self.directory}")
+        if self.processes.device.type == "cpu":
+            keep_freed_memory()
         with self.progress.live(), _polite_stop() as stop:
             while not self._finished():
                 complete = self._train_epoch(stop)
