@@ -133,9 +133,16 @@ class LatticeBuilder:
         pieces contain, it is the way on where those do not match. So a lattice is always connected. A
         protected string is one edge, and no other edge overlaps it.
         """
+        return WordLattice(len(word), _unpacked(self._edges(word)))
+
+    def _edges(self, word: str) -> bytes:
+        """The edges as one run of 32-bit numbers, start, span and piece of each.
+
+        Bytes, because small arrays that stay, among large ones that come and go, would scatter the heap.
+        """
         return self._kept(word) if len(word) <= _CACHED_LENGTH else self._build(word)
 
-    def _build(self, word: str) -> WordLattice:
+    def _build(self, word: str) -> bytes:
         if not word:
             raise ValueError("A word has at least one character.")
         flat: list[int] = []  # start, span, piece of each edge
@@ -145,7 +152,7 @@ class LatticeBuilder:
             flat += (start, end - start - 1, self._vocabulary.ids[word[start:end]])
             begin = end
         self._match(word, begin, len(word), flat)
-        return WordLattice(len(word), np.array(flat, dtype=np.int32).reshape(-1, 3))
+        return np.array(flat, dtype=np.int32).tobytes()
 
     def _match(self, word: str, begin: int, end: int, flat: list[int]) -> None:
         """Append the edges within word[begin:end]."""
@@ -166,13 +173,13 @@ class LatticeBuilder:
         the characters of the longest sentence. `end_piece` is the end of sentence, one more edge of each.
         """
         # The end of sentence is treated as one more word, of no characters, that is in no bucket.
-        end = WordLattice(0, np.array([[0, 0, end_piece]], dtype=np.int32))
-        items = [lattice for words in sentences for lattice in (*map(self.word, words), end)]
+        end = np.array([0, 0, end_piece], dtype=np.int32).tobytes()
+        items = [edges for words in sentences for edges in (*map(self._edges, words), end)]
         if not items:
             raise ValueError("A batch has at least one sentence.")
-        lengths = np.array([item.length for item in items])
-        edges = np.concatenate([item.edges for item in items]).astype(np.int64)  # [edge, 3]
-        item_of_edge = np.repeat(np.arange(len(items)), [len(item.edges) for item in items])
+        lengths = np.array([len(word) for words in sentences for word in (*words, "")])
+        edges = _unpacked(b"".join(items)).astype(np.int64)  # [edge, 3]
+        item_of_edge = np.repeat(np.arange(len(items)), [len(item) // len(end) for item in items])
         rows = np.repeat(np.arange(len(sentences)), [len(words) + 1 for words in sentences])
         places = _places(lengths, rows, stride)
         return LatticeBatch(
@@ -182,6 +189,11 @@ class LatticeBuilder:
             word_sentence=torch.from_numpy(rows[lengths > 0]),
             buckets=_buckets(lengths, edges, item_of_edge),
         )
+
+
+def _unpacked(edges: bytes) -> NDArray[np.int32]:
+    """Edges as an array. # [edge, (start, span, piece)]"""
+    return np.frombuffer(edges, dtype=np.int32).reshape(-1, 3)
 
 
 def _places(lengths: NDArray[np.int64], rows: NDArray[np.int64], stride: int) -> NDArray[np.int64]:
