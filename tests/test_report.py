@@ -12,17 +12,14 @@ from typing import Any
 import pytest
 
 from dpe.cli import run as command
+from dpe.evaluation.lattice_picture import Arc, WordLattice, lattice_picture
+from dpe.evaluation.plots import TrainingCurve, draw_training_curves
 from dpe.evaluation.report import (
-    Arc,
     ExampleCuts,
     Section,
-    TrainingCurve,
-    WordLattice,
-    draw_training_curves,
     example_cuts,
     figure,
     html_table,
-    lattice_picture,
     paragraph,
     words_of,
     write_report,
@@ -31,10 +28,10 @@ from dpe.evaluation.tables import Table
 from dpe.pipeline.artifacts import Artifacts
 from dpe.pipeline.experiment import Experiment
 from dpe.pipeline.models import Machine
-from dpe.pipeline.reporting import recipe_toml
 from dpe.pipeline.running import in_order, run_stages
 from dpe.progress import QUIET, Progress
 from dpe.recipe.reading import read_recipe
+from dpe.recipe.writing import recipe_toml
 from dpe.text.corpus import write_lines
 
 ROOT = Path(__file__).parents[1]

@@ -1,12 +1,14 @@
 """Figures, by matplotlib, in colours that colour-blind people can tell apart (Okabe and Ito's).
 
-Each function takes numbers and a path without suffix, and writes a PNG and an SVG there.
+Most functions take numbers and a path without suffix, and write a PNG and an SVG there.
 """
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,16 @@ COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX"  # with the colours, so that lines are told apart in print too
 
 
+@dataclass(frozen=True)
+class TrainingCurve:
+    """A measure over the steps. Curves of one `group` have one colour; `rough` ones are dashed and thin."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    group: int
+    rough: bool = False
+
+
 def draw_training_curve(curve: Path, picture: Path) -> None:
     """Bits per character (or token) against the step, in training and on the development text."""
     records: list[dict[str, Any]] = [json.loads(line) for line in curve.read_text().splitlines()]
@@ -33,6 +45,24 @@ def draw_training_curve(curve: Path, picture: Path) -> None:
     axes.grid(alpha=0.3)
     with whole_file(picture) as file:
         figure.savefig(file, format="png", dpi=150)
+
+
+def draw_training_curves(curves: Sequence[TrainingCurve], *, ylabel: str) -> str:
+    """The curves as SVG; those of one name are in the legend once."""
+    figure, axes = _new_figure(xlabel="step", ylabel=ylabel, size=(6.4, 3.6))
+    for curve in curves:
+        style = {"linestyle": "--", "linewidth": 1.0} if curve.rough else {"marker": MARKERS[curve.group % 7]}
+        steps, values = zip(*curve.points, strict=True)
+        axes.plot(steps, values, color=COLOURS[curve.group % 7], label=curve.name, markersize=4, **style)
+    axes.locator_params(axis="x", integer=True)
+    axes.grid(alpha=0.3)
+    handles, names = axes.get_legend_handles_labels()
+    once = dict(zip(names, handles, strict=True))
+    columns = 2 if sum(len(name) + 6 for name in once) < 70 else 1
+    figure.legend(list(once.values()), list(once), loc="outside upper center", ncols=columns, frameon=False)
+    content = io.StringIO()
+    figure.savefig(content, format="svg", metadata={"Date": None})
+    return content.getvalue()
 
 
 def draw_bars(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -15,22 +14,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from dpe.evaluation.comparison_report import compare_files, comparison_tables, draw_comparison
+from dpe.evaluation.lattice_picture import LEAST_DRAWN, Arc, WordLattice, lattice_picture
 from dpe.evaluation.morphology import read_gold, tally
 from dpe.evaluation.morphology_report import draw_morphology, evaluate_systems, morphology_tables
-from dpe.evaluation.plots import draw_lines
+from dpe.evaluation.plots import TrainingCurve, draw_lines, draw_training_curves
 from dpe.evaluation.report import (
-    LEAST_DRAWN,
-    Arc,
     ExampleCuts,
     Html,
     Section,
-    TrainingCurve,
-    WordLattice,
-    draw_training_curves,
     example_cuts,
     figure,
     html_table,
-    lattice_picture,
     missing,
     paragraph,
     preformatted,
@@ -44,16 +38,15 @@ from dpe.explorer.lattices import WordEdges, sentence_edges
 from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.segmenter import Segmenter
 from dpe.pipeline.outputs import pieces_file
-from dpe.pipeline.paper_table import SIGNIFICANT, baseline_of, largest_p, paper_tables
-from dpe.pipeline.results import Metric, SystemResult, collect_results
+from dpe.pipeline.report_scores import score_blocks
+from dpe.pipeline.results import collect_results
 from dpe.pipeline.texts import Texts
-from dpe.recipe.systems import SYSTEMS
+from dpe.recipe.writing import recipe_toml
 from dpe.text.corpus import read_lines
 from dpe.training.curve import CURVE, read_curve
 
 REPORT = "report.html"
 _SEGMENTERS = {"mixed": "DPE", "lm": "LM DPE"}
-_METRICS: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF2"}
 _SENTENCES = 8  # shown with their cuts
 _SHORT = 90  # characters of a sentence whose lattice is shown, where there is such a one
 _CAPTIONS = {
@@ -76,7 +69,7 @@ class RunReport:
     def write(self, out: Path) -> None:
         """Write all sections into one file."""
         parts = {
-            "Results": self.scores,
+            "Results": lambda: score_blocks(self.results),
             "Training": self.training,
             "Cuts": self.segmentations,
             "Morphology": self.morphology,
@@ -88,67 +81,6 @@ class RunReport:
         sections = [Section(title, blocks) for title, part in parts.items() if (blocks := part())]
         name = self.recipe["name"]
         write_report(out, f"{name}: {self.results.pair}", self.recipe.get("about", ""), sections)
-
-    def scores(self) -> list[Html]:
-        """The paper's table turned, so that it fits a phone: a row for each system; then tests and seeds."""
-        systems = self.results.systems
-        lacking = self._lacking()
-        blocks = [missing(f"Not scored yet: {lacking}; 'dpe run' goes on with them.")] if lacking else []
-        if not systems:
-            return blocks
-        tests = paper_tables([self.results])[1:]
-        tables = [*(self._score_table(metric) for metric in _METRICS), *tests, self._seed_table()]
-        return [*blocks, *map(html_table, tables)]
-
-    def _lacking(self) -> str:
-        scored = {(system.name, seed.seed) for system in self.results.systems for seed in system.seeds}
-        wanted = [(system, seed) for system in self.recipe["systems"] for seed in self.recipe["seeds"]]
-        return ", ".join(
-            f"{one['title']} seed {seed}" for one, seed in wanted if (one["name"], seed) not in scored
-        )
-
-    def _score_table(self, metric: Metric) -> Table:
-        systems = {system.name: system for system in self.results.systems}
-        columns = [(system.name, system.title) for system in systems.values()]
-        rows = []
-        for system in systems.values():
-            baseline = baseline_of(system.name, columns)
-            against = self._difference(system, systems[baseline], metric) if baseline else ["", "", ""]
-            scores = [_mean(system, metric, text) for text in ("dev", "test")]
-            rows.append([system.title, str(len(system.seeds)), *scores, *against])
-        signatures = {
-            seed.scores["test"][f"{metric}_signature"] for one in systems.values() for seed in one.seeds
-        }
-        note = [
-            "Mean of the seeds ± standard deviation; Δ on test is the difference of the means.",
-            f"p: paired bootstrap, two-sided, the largest of the seeds; * p < {SIGNIFICANT} in every seed.",
-            *(f"{_METRICS[metric]}: {signature}" for signature in sorted(signatures)),
-        ]
-        left = frozenset({"system", "against"})
-        headings = ["system", "seeds", "dev", "test", "Δ", "p", "against"]
-        return Table(_METRICS[metric], headings, rows, left, "\n".join(note))
-
-    def _difference(self, system: SystemResult, other: SystemResult, metric: Metric) -> list[str]:
-        """Difference on test, p, and from what."""
-        largest = largest_p(self.results.tests, system.name, other.name, _METRICS[metric])
-        star = "*" if largest is not None and largest < SIGNIFICANT else ""
-        delta = f"{system.mean(metric, 'test') - other.mean(metric, 'test'):+.2f}{star}"
-        return [delta, "" if largest is None else f"{largest:.4f}", other.title]
-
-    def _seed_table(self) -> Table:
-        rows = [
-            [
-                system.title,
-                str(seed.seed),
-                *(f"{seed.scores[text][metric]:.2f}" for metric in _METRICS for text in ("dev", "test")),
-                seed.signature,
-            ]
-            for system in self.results.systems
-            for seed in system.seeds
-        ]
-        columns = ["system", "seed", "BLEU dev", "BLEU test", "chrF2 dev", "chrF2 test", "signature"]
-        note = "The signature is a hash of all settings and inputs that a score depends on."
-        return Table("Every seed", columns, rows, frozenset({"system", "signature"}), note)
 
     @cached_property
     def _titles(self) -> dict[str, str]:
@@ -350,35 +282,6 @@ class RunReport:
                 )
             ),
         ]
-
-
-def recipe_toml(recipe: Mapping[str, Any]) -> str:
-    """A recipe as a file that `dpe run` reads; what was left to the preset is left out."""
-    known = {name: asdict(system) for name, system in SYSTEMS.items()}
-    systems = [one["name"] if one == known.get(one["name"]) else one for one in recipe["systems"]]
-    plain = {key: value for key, value in recipe.items() if not isinstance(value, Mapping)}
-    tables = {key: value for key, value in recipe.items() if isinstance(value, Mapping)}
-    lines = _toml_lines(plain | {"systems": systems})
-    for name, table in tables.items():
-        lines += ["", f"[{name}]", *_toml_lines(table)]
-    return "\n".join(lines)
-
-
-def _toml_lines(table: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {_toml(value)}" for key, value in table.items() if value not in (None, "", [])]
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(_toml_lines(value)) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)  # text, numbers and truth are written alike in TOML
-
-
-def _mean(system: SystemResult, metric: Metric, text: str) -> str:
-    deviation = system.deviation(metric, text)
-    return f"{system.mean(metric, text):.2f}" + (f" ± {deviation:.2f}" if deviation is not None else "")
 
 
 def _curve(
