@@ -209,7 +209,7 @@ def test_the_best_cut_is_found_without_looking_at_every_position(
 
     def lazily(batch: ScoredBatch) -> list[Cut]:
         cuts = batch.best()
-        known = batch._given.known[batch._lattice.edge_positions].double()
+        known = batch._given.known[batch.lattice.edge_positions].double()
         shares.append(float(known.mean()))
         return cuts
 

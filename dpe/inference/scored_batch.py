@@ -69,7 +69,7 @@ class ScoredBatch:
     ) -> None:
         """Scores [edge], or what computes them when they are needed."""
         self.examples = examples
-        self._lattice = lattice
+        self.lattice = lattice
         self._given = scores
         self._vocabulary = vocabulary
         self._text = "".join(example.marked for example in examples)
@@ -107,26 +107,26 @@ class ScoredBatch:
         If nothing else was asked before, the softmax is computed for a part of the positions only.
         """
         if isinstance(self._given, PositionScores) and "_scores" not in self.__dict__:
-            cuts = lazy_best(self._given, self._lattice, self._word_positions())
+            cuts = lazy_best(self._given, self.lattice, self._word_positions())
             scores = self._given.scores
         else:
-            cuts = [dynamic_program.best(*edges) for edges in self._edges()]
+            cuts = [dynamic_program.best(*edges) for edges in self.edges()]
             scores = self._scores
-        ends = _array(scores[self._lattice.end_edges])
+        ends = _array(scores[self.lattice.end_edges])
         boundaries = [_array(cut.boundaries) for cut in cuts]
         return self._cuts(self._by_word([_array(cut.scores) for cut in cuts]), boundaries, ends)
 
     def _word_positions(self) -> Tensor:
         """Where each word begins in the states of the batch. # [word]"""
         stride = max(len(example.marked) for example in self.examples) + 1
-        sentences = self._lattice.word_sentence
+        sentences = self.lattice.word_sentence
         sentence_begins = np.concatenate([[0], self._sentence_ends[:-1]])
         offsets = self._word_begins[:-1] - sentence_begins[_array(sentences)]
         return torch.from_numpy(offsets).to(sentences) + sentences * stride
 
     def n_best(self, n: int) -> list[list[Cut]]:
         """The n best cuts of every sentence, or all if it has fewer, best first."""
-        of_words = [_n_best_in_parts(*edges, n=n) for edges in self._edges()]
+        of_words = [_n_best_in_parts(*edges, n=n) for edges in self.edges()]
         scores = self._by_word([scores for scores, _ in of_words])  # [word, rank]
         ways = [sentence_n_best(rows.tolist(), n) for rows in self._split_words(scores)]
         result: list[list[Cut]] = [[] for _ in self.examples]
@@ -148,7 +148,7 @@ class ScoredBatch:
         """One cut of every sentence, from the rank [word] of each word's cut among its n best."""
         boundaries = [
             of_bucket[np.arange(len(of_bucket)), ranks[_array(bucket.words)]]  # [word, position]
-            for (_, of_bucket), bucket in zip(of_words, self._lattice.buckets, strict=True)
+            for (_, of_bucket), bucket in zip(of_words, self.lattice.buckets, strict=True)
         ]
         return self._cuts(scores[np.arange(len(ranks)), ranks] if len(ranks) else scores, boundaries)
 
@@ -166,7 +166,7 @@ class ScoredBatch:
 
     def posterior(self) -> list[Posterior]:
         """What is known about the cuts of every sentence, word by word."""
-        edges = list(self._edges())
+        edges = list(self.edges())
         entropies = self._by_word([_array(dynamic_program.entropy(*e)) for e in edges])
         probabilities = np.split(self._boundary_probabilities(edges), self._word_begins[1:-1])
         texts = [word for example in self.examples for word in example.words]
@@ -185,11 +185,11 @@ class ScoredBatch:
 
     @cached_property
     def _word_partitions(self) -> NDArray[np.float64]:
-        return self._by_word([_array(dynamic_program.log_partition(*edges)) for edges in self._edges()])
+        return self._by_word([_array(dynamic_program.log_partition(*edges)) for edges in self.edges()])
 
-    def _edges(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def edges(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Of every bucket: edge scores [word, start, span] and lengths [word]."""
-        for bucket in self._lattice.buckets:
+        for bucket in self.lattice.buckets:
             yield bucket.scatter(self._scores), bucket.lengths
 
     def _draws(self, uniforms: NDArray[np.float64], temperature: float) -> Iterator[list[Cut]]:
@@ -198,7 +198,7 @@ class ScoredBatch:
             dynamic_program.sample(
                 scores, lengths, uniforms=self._uniforms_of(bucket, uniforms), temperature=temperature
             )
-            for bucket, (scores, lengths) in zip(self._lattice.buckets, self._edges(), strict=True)
+            for bucket, (scores, lengths) in zip(self.lattice.buckets, self.edges(), strict=True)
         ]
         boundaries = [_array(cuts.boundaries) for cuts in drawn]  # [word, draw, position] of each bucket
         scores = self._by_word([_array(cuts.scores) for cuts in drawn])  # [word, draw]
@@ -217,7 +217,7 @@ class ScoredBatch:
     def _boundary_probabilities(self, edges: list[tuple[Tensor, Tensor]]) -> NDArray[np.float64]:
         """Probability of a boundary after each character of the joined text."""
         result = np.zeros(len(self._text))
-        for bucket, (scores, lengths) in zip(self._lattice.buckets, edges, strict=True):
+        for bucket, (scores, lengths) in zip(self.lattice.buckets, edges, strict=True):
             probabilities = _array(dynamic_program.boundary_probabilities(scores, lengths))[:, 1:]
             inside = np.arange(probabilities.shape[1]) < _array(lengths)[:, None]
             words, positions = inside.nonzero()
@@ -229,7 +229,7 @@ class ScoredBatch:
         if not by_bucket:  # no sentence has a word
             return np.zeros(0)
         result = np.zeros((len(self._word_begins) - 1, *by_bucket[0].shape[1:]))
-        for bucket, values in zip(self._lattice.buckets, by_bucket, strict=True):
+        for bucket, values in zip(self.lattice.buckets, by_bucket, strict=True):
             result[_array(bucket.words)] = values
         return result
 
@@ -237,9 +237,9 @@ class ScoredBatch:
         self, word_values: NDArray[np.float64], ends: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
         """The words' values and the score of the end of sentence. # [sentence]"""
-        sentences = _array(self._lattice.word_sentence)
+        sentences = _array(self.lattice.word_sentence)
         sums = np.bincount(sentences, weights=word_values, minlength=len(self.examples))
-        return sums + (_array(self._scores[self._lattice.end_edges]) if ends is None else ends)
+        return sums + (_array(self._scores[self.lattice.end_edges]) if ends is None else ends)
 
     def _cuts(
         self,
@@ -264,7 +264,7 @@ class ScoredBatch:
     def _written_ends(self, boundaries: Sequence[NDArray[np.bool_]]) -> NDArray[np.int64]:
         """Where the pieces as written end in the joined text; unknown neighbours are one piece."""
         ends = [np.zeros(0, dtype=np.int64)]
-        for bucket, has_boundary in zip(self._lattice.buckets, boundaries, strict=True):
+        for bucket, has_boundary in zip(self.lattice.buckets, boundaries, strict=True):
             words, positions = has_boundary[:, 1:].nonzero()
             ends.append(self._word_begins[_array(bucket.words)[words]] + positions + 1)
         sorted_ends = np.sort(np.concatenate(ends))
