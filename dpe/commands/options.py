@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,3 +18,26 @@ OutFile = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto takes a GPU where there is one.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
+
+# Of both trainings.
+PresetName = Annotated[
+    Literal["tiny", "small", "base"],
+    typer.Option(
+        help="Size of the network and its training; base is the paper's. Other options override it."
+    ),
+]
+TrainTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the training text.")]
+DevTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the development text.")]
+Epochs = Annotated[int | None, typer.Option(min=1, help="Passes over the text. [default: the preset's]")]
+Steps = Annotated[int | None, typer.Option(min=1, help="Updates; alone or beside --epochs.")]
+Accumulate = Annotated[int | None, typer.Option(min=1, help="Batches in one update. [default: the preset's]")]
+LearningRate = Annotated[float | None, typer.Option(min=0.0, help="[default: the preset's]")]
+Warmup = Annotated[int | None, typer.Option(min=0, help="Updates of rising rate. [default: the preset's]")]
+Dropout = Annotated[
+    float | None, typer.Option(min=0.0, max=1.0, help="Of the network. [default: the preset's]")
+]
+Bf16 = Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 on a GPU.")]
+SaveMinutes = Annotated[
+    float, typer.Option(min=0.0, help="Save at least this often, beside every epoch's end.")
+]
+Average = Annotated[int, typer.Option(min=1, help="Try the mean of the last N epochs' weights.")]

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from dpe.commands.options import Device, Seed, VocabularyFile
+from dpe.commands.options import (
+    Accumulate,
+    Average,
+    Bf16,
+    Device,
+    DevTarget,
+    Dropout,
+    Epochs,
+    LearningRate,
+    PresetName,
+    SaveMinutes,
+    Seed,
+    Steps,
+    TrainTarget,
+    VocabularyFile,
+    Warmup,
+)
 from dpe.progress import QUIET, Progress
-
-Preset = Annotated[
-    Literal["tiny", "small", "base"],
-    typer.Option(
-        help="Size of the network and its training; base is the paper's. Other options override it."
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -27,8 +36,8 @@ def train_segmenter(
     context: typer.Context,
     *,
     vocab: VocabularyFile,
-    target: Annotated[Path, typer.Option(metavar="FILE", help="Target side of the training text.")],
-    dev_target: Annotated[Path, typer.Option(metavar="FILE", help="Target side of the development text.")],
+    target: TrainTarget,
+    dev_target: DevTarget,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Where the segmenter goes; resumes what is there.")
     ],
@@ -39,35 +48,25 @@ def train_segmenter(
     no_source: Annotated[
         bool, typer.Option("--no-source", help="A language model of the target alone (LM DPE).")
     ] = False,
-    preset: Preset = "small",
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Passes over the text. [default: the preset's]")
-    ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Updates; alone or beside --epochs.")] = None,
+    preset: PresetName = "small",
+    epochs: Epochs = None,
+    steps: Steps = None,
     batch_characters: Annotated[
         int | None, typer.Option(min=1, help="Target characters in a batch. [default: the preset's]")
     ] = None,
-    accumulate: Annotated[
-        int | None, typer.Option(min=1, help="Batches in one update. [default: the preset's]")
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option(min=0.0, help="[default: the preset's]")] = None,
-    warmup: Annotated[
-        int | None, typer.Option(min=0, help="Updates of rising rate. [default: the preset's]")
-    ] = None,
-    dropout: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="Of the network. [default: the preset's]")
-    ] = None,
+    accumulate: Accumulate = None,
+    learning_rate: LearningRate = None,
+    warmup: Warmup = None,
+    dropout: Dropout = None,
     source_dropout: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="BPE dropout of the source.")
     ] = 0.05,
     max_characters: Annotated[int, typer.Option(min=1, help="Leave longer lines out of training.")] = 1000,
     seed: Seed = 1,
     device: Device = "auto",
-    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 on a GPU.")] = False,
-    save_minutes: Annotated[
-        float, typer.Option(min=0.0, help="Save at least this often, beside every epoch's end.")
-    ] = 5.0,
-    average: Annotated[int, typer.Option(min=1, help="Try the mean of the last N epochs' weights.")] = 1,
+    bf16: Bf16 = False,
+    save_minutes: SaveMinutes = 5.0,
+    average: Average = 1,
     patience: Annotated[
         int | None, typer.Option(min=1, help="Stop after N epochs without a better development score.")
     ] = None,
@@ -80,8 +79,6 @@ def train_segmenter(
     Example: `dpe train-segmenter --vocab vocab.model --source train.en --target train.fi
     --dev-source dev.en --dev-target dev.fi --preset tiny --out segmenter`
     """
-    from dataclasses import replace
-
     from dpe.errors import UserError
     from dpe.evaluation.plots import draw_training_curve
     from dpe.text.corpus import ParallelText
@@ -95,11 +92,11 @@ def train_segmenter(
     if no_source == (source is not None) or (source is None) != (dev_source is None):
         raise UserError("Give --source and --dev-source, or --no-source for a model of the target alone.")
     chosen = SEGMENTER_PRESETS[preset]
-    training = {"accumulate": accumulate, "learning_rate": learning_rate, "warmup": warmup}
-    given = {name: value for name, value in training.items() if value is not None}
     settings = SegmenterSettings(
-        network=chosen.network if dropout is None else replace(chosen.network, dropout=dropout),
-        training=replace(chosen.training, **given, seed=seed, bf16=bf16),  # type: ignore[arg-type]
+        network=chosen.network_with(dropout=dropout),
+        training=chosen.training_with(
+            accumulate=accumulate, learning_rate=learning_rate, warmup=warmup, seed=seed, bf16=bf16
+        ),
         batch=batch_characters or chosen.batch,
         source=not no_source,
         source_dropout=0.0 if no_source else source_dropout,

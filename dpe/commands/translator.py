@@ -8,17 +8,29 @@ from typing import Annotated, Literal
 
 import typer
 
-from dpe.commands.options import Device, InputFile, OutFile, Seed, VocabularyFile
+from dpe.commands.options import (
+    Accumulate,
+    Average,
+    Bf16,
+    Device,
+    DevTarget,
+    Dropout,
+    Epochs,
+    InputFile,
+    LearningRate,
+    OutFile,
+    PresetName,
+    SaveMinutes,
+    Seed,
+    Steps,
+    TrainTarget,
+    VocabularyFile,
+    Warmup,
+)
 from dpe.progress import QUIET, Progress
 
 SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
 TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
-Preset = Annotated[
-    Literal["tiny", "small", "base"],
-    typer.Option(
-        help="Size of the network and its training; base is the paper's. Other options override it."
-    ),
-]
 TranslatorDirectory = Annotated[
     Path, typer.Option("--translator", metavar="DIR", help="What train-translator made.")
 ]
@@ -36,9 +48,9 @@ def train_translator(
     *,
     vocab: VocabularyFile,
     source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")],
-    target: Annotated[Path, typer.Option(metavar="FILE", help="Target side of the training text.")],
+    target: TrainTarget,
     dev_source: Annotated[Path, typer.Option(metavar="FILE", help="Source side.")],
-    dev_target: Annotated[Path, typer.Option(metavar="FILE", help="Target side of the development text.")],
+    dev_target: DevTarget,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Where the translator goes; resumes what is there.")
     ],
@@ -84,35 +96,25 @@ def train_translator(
             help="The text is tokenised by Moses' rules for these languages; translate does it by itself.",
         ),
     ] = None,
-    preset: Preset = "small",
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Passes over the text. [default: the preset's]")
-    ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Updates; alone or beside --epochs.")] = None,
+    preset: PresetName = "small",
+    epochs: Epochs = None,
+    steps: Steps = None,
     batch_tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens of a side in a batch. [default: the preset's]")
     ] = None,
-    accumulate: Annotated[
-        int | None, typer.Option(min=1, help="Batches in one update. [default: the preset's]")
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option(min=0.0, help="[default: the preset's]")] = None,
-    warmup: Annotated[
-        int | None, typer.Option(min=0, help="Updates of rising rate. [default: the preset's]")
-    ] = None,
-    dropout: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="Of the network. [default: the preset's]")
-    ] = None,
+    accumulate: Accumulate = None,
+    learning_rate: LearningRate = None,
+    warmup: Warmup = None,
+    dropout: Dropout = None,
     label_smoothing: Annotated[float, typer.Option(min=0.0, max=1.0, help="0 is none.")] = 0.1,
     max_tokens: Annotated[
         int, typer.Option(min=1, help="Leave lines of more pieces on a side out of training.")
     ] = 256,
     seed: Seed = 1,
     device: Device = "auto",
-    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 on a GPU.")] = False,
-    save_minutes: Annotated[
-        float, typer.Option(min=0.0, help="Save at least this often, beside every epoch's end.")
-    ] = 5.0,
-    average: Annotated[int, typer.Option(min=1, help="Try the mean of the last N epochs' weights.")] = 1,
+    bf16: Bf16 = False,
+    save_minutes: SaveMinutes = 5.0,
+    average: Average = 1,
     patience: Annotated[
         int | None, typer.Option(min=1, help="Stop after N epochs without a better development BLEU.")
     ] = None,
@@ -126,8 +128,6 @@ def train_translator(
     --dev-source dev.en --dev-target dev.fi --source-method bpe-dropout --target-method dpe
     --segmenter segmenter --preset tiny --out translator`
     """
-    from dataclasses import replace
-
     from dpe.inference.corpus_cutter import SegmenterCutter
     from dpe.text.corpus import ParallelText
     from dpe.text.vocabulary import Vocabulary
@@ -138,11 +138,11 @@ def train_translator(
     from dpe.training.translator_training import train_translator as train
 
     chosen = TRANSLATOR_PRESETS[preset]
-    training = {"accumulate": accumulate, "learning_rate": learning_rate, "warmup": warmup}
-    given = {name: value for name, value in training.items() if value is not None}
     settings = TranslatorSettings(
-        network=chosen.network if dropout is None else replace(chosen.network, dropout=dropout),
-        training=replace(chosen.training, **given, seed=seed, bf16=bf16),  # type: ignore[arg-type]
+        network=chosen.network_with(dropout=dropout),
+        training=chosen.training_with(
+            accumulate=accumulate, learning_rate=learning_rate, warmup=warmup, seed=seed, bf16=bf16
+        ),
         batch=batch_tokens or chosen.batch,
         label_smoothing=label_smoothing,
         source_method=source_method,

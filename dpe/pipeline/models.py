@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from dpe.evaluation.plots import draw_training_curve
 from dpe.evaluation.scores import Translation, score
 from dpe.inference.corpus_cutter import SegmenterCutter
-from dpe.model.transformer import TransformerSettings
 from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
 from dpe.recipe.experiment import NetworkFields, SegmenterFields, TranslatorFields
@@ -31,7 +30,6 @@ from dpe.training.translator_training import Bleu, TranslatorSettings, train_tra
 MODEL_FILES = (SETTINGS, VOCABULARY, MODEL, CURVE)
 _NETWORK = ("width", "heads", "feed_forward", "encoder_layers", "decoder_layers", "dropout", "norm")
 _TRAINING = ("learning_rate", "warmup", "accumulate")
-_Settings = TypeVar("_Settings", TransformerSettings, TrainingSettings)
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ def segmenter_settings(fields: SegmenterFields, *, source: bool) -> SegmenterSet
     """Of the mixed model, or of the language model."""
     preset = SEGMENTER_PRESETS[fields.preset]
     return SegmenterSettings(
-        network=_overridden(preset.network, fields, _NETWORK),
+        network=preset.network_with(**_values(fields, _NETWORK)),
         training=_training(preset, fields, fields.seed),
         batch=fields.batch or preset.batch,
         source=source,
@@ -72,7 +70,7 @@ def translator_settings(
     """Of one system and one seed."""
     preset = TRANSLATOR_PRESETS[fields.preset]
     return TranslatorSettings(
-        network=_overridden(preset.network, fields, _NETWORK),
+        network=preset.network_with(**_values(fields, _NETWORK)),
         training=_training(preset, fields, seed),
         batch=fields.batch or preset.batch,
         label_smoothing=fields.label_smoothing,
@@ -173,14 +171,12 @@ def _bleu_of(moses: tuple[str, str] | None) -> Bleu:
     return bleu
 
 
-def _overridden(settings: _Settings, fields: NetworkFields, names: Sequence[str]) -> _Settings:
-    """The preset's settings, with those that the recipe gives."""
-    given = {name: getattr(fields, name) for name in names}
-    return replace(settings, **{name: value for name, value in given.items() if value is not None})
+def _values(fields: NetworkFields, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(fields, name) for name in names}
 
 
 def _training(preset: Preset, fields: NetworkFields, seed: int) -> TrainingSettings:
-    return replace(_overridden(preset.training, fields, _TRAINING), seed=seed, bf16=fields.bf16)
+    return preset.training_with(**_values(fields, _TRAINING), seed=seed, bf16=fields.bf16)
 
 
 def _stopping(fields: NetworkFields, preset: Preset) -> Stopping:
