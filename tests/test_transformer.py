@@ -9,19 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from dpe.errors import UserError
+from dpe.model.fast_layers import Linear, add_dropped, random_mask
 from dpe.model.transformer import (
     CrossAttention,
     Decoder,
     DecoderCache,
     Encoder,
-    Linear,
     Positions,
     SelfAttention,
     TransformerSettings,
-    add_dropped,
     embedding,
     key_mask,
-    random_mask,
 )
 
 NORMS = ("pre", "post")

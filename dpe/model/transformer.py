@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from dpe.errors import UserError
+from dpe.model.fast_layers import Linear, add_dropped
 
 
 @dataclass(frozen=True)
@@ -123,40 +123,6 @@ class DecoderCache:
             layer.select(rows)
 
 
-class Linear(nn.Linear):
-    """A linear map whose backward pass, on a CPU, leaves out the rows that receive no gradient.
-
-    Padding receives none, nor in the last decoder layer of a mixed model do the positions that
-    `edge_scores` skips, which are most. The gradient is the same to rounding: zeros are left out of sums.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        autocast = torch.is_autocast_enabled()
-        if x.device.type != "cpu" or autocast or not torch.is_grad_enabled():
-            return super().forward(x)
-        return _RowSkippingLinear.apply(x, self.weight, self.bias)  # type: ignore[no-any-return, no-untyped-call]
-
-
-class _RowSkippingLinear(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return F.linear(x, weight, bias)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, weight = ctx.saved_tensors
-        shape, x, gradient = x.shape, x.flatten(0, -2), gradient.flatten(0, -2)  # [row, width]
-        # Not a norm: squares could underflow, and the maximum norm is 20 times slower. NaN is not 0 either.
-        rows = ((gradient.amax(1) != 0) | (gradient.amin(1) != 0)).nonzero()[:, 0]
-        if len(rows) > 0.8 * len(x):  # copying the rows would cost more than it saves
-            return (gradient @ weight).view(shape), gradient.T @ x, gradient.sum(0)
-        x_gradient, x, gradient = torch.zeros_like(x), x[rows], gradient[rows]
-        x_gradient[rows] = gradient @ weight
-        return x_gradient.view(shape), gradient.T @ x, gradient.sum(0)
-
-
 class SelfAttention(nn.Module):
     """Multi-head attention of a sequence to itself, with one projection for queries, keys and values."""
 
@@ -246,26 +212,6 @@ class Residual(nn.Module):
         if self.norm_first:
             return add_dropped(x, sublayer(self.norm(x)), dropout)
         return self.norm(add_dropped(x, sublayer(x), dropout))  # type: ignore[no-any-return]
-
-
-def add_dropped(x: Tensor, update: Tensor, dropout: float) -> Tensor:
-    """x + dropout(update), in one pass over memory on a CPU."""
-    if dropout == 0.0:
-        return x + update
-    if x.device.type != "cpu":
-        return x + F.dropout(update, dropout)
-    return torch.addcmul(x, update, random_mask(update.shape, dropout), value=1 / (1 - dropout))
-
-
-def random_mask(shape: torch.Size, dropout: float) -> Tensor:
-    """True with probability 1 - dropout, from torch's CPU generator. # bool, of the shape given
-
-    Four elements share one 64-bit draw, 16 bits each, because `bernoulli_` makes a draw for each and takes
-    longer than the sum that it is for. The probability is thus rounded to a multiple of 2^-16.
-    """
-    size = shape.numel()
-    draws = torch.empty((size + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    return draws.view(torch.int16)[:size].view(shape) >= round((dropout - 0.5) * 2**16)
 
 
 class EncoderLayer(nn.Module):
