@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks.record import record
-from benchmarks.steps import interleaved, make_batches, make_step, medians
+from benchmarks.steps import interleaved, make_batches, make_step, medians, ratio
 from benchmarks.subjects import Collation, line_batches, text, untrained_mixed
 from benchmarks.training_step import active_share, in_own_process, start_probabilities
 from dpe.model.batching import TranslationExample, collate_translation
@@ -46,8 +46,8 @@ def by_length(size: int) -> dict[str, dict[str, float]]:
     rows = {}
     for length in LENGTHS:
         batches = _batches_of_length(size, length)
-        middle = medians(interleaved(steps, batches, repetitions=REPETITIONS), 1)
-        rows[str(length)] = _row(middle, batches["mixed"])
+        seconds = interleaved(steps, batches, repetitions=REPETITIONS)
+        rows[str(length)] = _row(seconds, batches["mixed"])
     return rows
 
 
@@ -90,22 +90,23 @@ def at_size(size: int) -> dict[str, float]:
     names = {"mixed": "untrained", "translation": "translation"}
     steps = {name: make_step(contender, size) for name, contender in names.items()}
     batches = {name: make_batches(name, size, lines) for name in CONTENDERS}
-    middle = medians(interleaved(steps, batches, repetitions=REPETITIONS), 1)
+    seconds = interleaved(steps, batches, repetitions=REPETITIONS)
     probabilities = [start_probabilities(untrained_mixed(size), batch) for batch in batches["mixed"]]
-    row = _row(middle, batches["mixed"]) | {"active_positions": active_share(probabilities)}
+    row = _row(seconds, batches["mixed"]) | {"active_positions": active_share(probabilities)}
     for name, contender in names.items():
         memory = in_own_process(contender, size, characters=CHARACTERS)
         row |= {f"{name}_{key}": value for key, value in memory.items()}
     return row | {"mixed_weights_mb": sum(p.numel() for p in steps["mixed"].model.parameters()) * 4 / 2**20}
 
 
-def _row(seconds: dict[str, float], batches: list[Any]) -> dict[str, float]:
+def _row(seconds: dict[str, list[float]], batches: list[Any]) -> dict[str, float]:
     characters = sum(batch.character_count for batch in batches)
+    middle = medians(seconds, 1)
     return {
-        "mixed_ms": 1000 * seconds["mixed"],
-        "translation_ms": 1000 * seconds["translation"],
-        "ratio": seconds["mixed"] / seconds["translation"],
-        "mixed_microseconds_a_character": 1e6 * seconds["mixed"] / characters,
+        "mixed_ms": 1000 * middle["mixed"],
+        "translation_ms": 1000 * middle["translation"],
+        "ratio": ratio(seconds, "mixed", "translation")["median"],
+        "mixed_microseconds_a_character": 1e6 * middle["mixed"] / characters,
     }
 
 

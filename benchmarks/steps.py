@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
-from typing import Any
+from contextlib import nullcontext
+from statistics import median, quantiles
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.subjects import Collation, trained_mixed, translation_model, untrained_mixed
-from benchmarks.textbook import Table, table, textbook_log_likelihood
+from benchmarks.textbook import Table, table, textbook_log_likelihood, torch_layers
 from dpe.model.batching import MixedBatch, TranslationBatch
 from dpe.model.edge_scores import DEFAULT_THRESHOLD
 from dpe.model.mixed import MixedTransformer
 from dpe.model.translation import TranslationTransformer
+from dpe.training.allocator import keep_freed_memory
 from dpe.training.objectives import batch_edge_scores, label_smoothed_cross_entropy, marginal_log_likelihood
 
 CONTENDERS = ("mixed", "translation", "textbook")
+OWN_LAYERS = "textbook with our layers"
+KEEPING = " keeping freed memory"  # behind a contender's name: as our trainer runs it
 
 
 class Step:
@@ -47,12 +51,17 @@ class Step:
 
 def make_step(contender: str, size: int) -> Step:
     """A contender, or the mixed model untrained, with a vocabulary of that size."""
+    if contender.endswith(KEEPING):
+        keep_freed_memory()
+        contender = contender.removesuffix(KEEPING)
     if contender == "translation":
         return translation_step(translation_model(size))
     if contender == "untrained":
         return mixed_step(untrained_mixed(size))
     model = trained_mixed(size)
-    return mixed_step(model) if contender == "mixed" else textbook_step(model)
+    if contender == "mixed":
+        return mixed_step(model)
+    return textbook_step(model, own_layers=contender == OWN_LAYERS)
 
 
 def mixed_step(model: MixedTransformer, *, threshold: float = DEFAULT_THRESHOLD) -> Step:
@@ -63,9 +72,10 @@ def mixed_step(model: MixedTransformer, *, threshold: float = DEFAULT_THRESHOLD)
     return Step(model, loss)
 
 
-def textbook_step(model: MixedTransformer) -> Step:
+def textbook_step(model: MixedTransformer, *, own_layers: bool) -> Step:
     def loss(item: tuple[MixedBatch, Table]) -> tuple[Tensor, int]:
-        return -textbook_log_likelihood(model, *item).sum(), item[0].character_count
+        with nullcontext() if own_layers else torch_layers():
+            return -textbook_log_likelihood(model, *item).sum(), item[0].character_count
 
     return Step(model, loss)
 
@@ -80,28 +90,46 @@ def translation_step(model: TranslationTransformer) -> Step:
 def make_batches(contender: str, size: int, lines: Sequence[list[int]]) -> list[Any]:
     """The batches of these lines as a contender reads them."""
     collation = Collation(size)
-    if contender == "translation":
+    if contender.startswith("translation"):
         return [collation.translation(batch) for batch in lines]
     mixed = [collation.mixed(batch) for batch in lines]
-    return [(batch, table(batch)) for batch in mixed] if contender == "textbook" else mixed
+    return [(batch, table(batch)) for batch in mixed] if "textbook" in contender else mixed
+
+
+class Runs(Protocol):
+    """What is timed."""
+
+    def run(self, batch: Any) -> None: ...
 
 
 def interleaved(
-    steps: Mapping[str, Step], batches: Mapping[str, Sequence[Any]], *, repetitions: int
+    steps: Mapping[str, Runs], batches: Mapping[str, Sequence[Any]], *, repetitions: int
 ) -> dict[str, list[float]]:
-    """Seconds of each contender for all its batches, one after the other, `repetitions` times in turn."""
-    for name, step in steps.items():  # warm up: the first step allocates
-        step.run(batches[name][0])
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(repetitions):
-        for name, step in steps.items():
-            begin = time.perf_counter()
-            for batch in batches[name]:
+    """Seconds of each contender for all its batches, `repetitions` times; they take turns at every batch."""
+    for name, step in steps.items():  # warm up: the first steps allocate
+        for batch in batches[name]:
+            step.run(batch)
+    seconds: dict[str, list[float]] = {name: [0.0] * repetitions for name in steps}
+    turns = list(zip(*(batches[name] for name in steps), strict=True))
+    for repetition in range(repetitions):
+        for turn in turns:
+            for (name, step), batch in zip(steps.items(), turn, strict=True):
+                begin = time.perf_counter()
                 step.run(batch)
-            seconds[name].append(time.perf_counter() - begin)
+                seconds[name][repetition] += time.perf_counter() - begin
     return seconds
 
 
 def medians(seconds: Mapping[str, Sequence[float]], batch_count: int) -> dict[str, float]:
     """Median seconds of one step."""
     return {name: median(values) / batch_count for name, values in seconds.items()}
+
+
+def ratio(seconds: Mapping[str, Sequence[float]], one: str, other: str) -> dict[str, float]:
+    """How many times as long one takes as the other: median and quartiles over the repetitions.
+
+    Within a repetition, because the speed of a shared machine changes from one to the next.
+    """
+    ratios = [a / b for a, b in zip(seconds[one], seconds[other], strict=True)]
+    low, middle, high = quantiles(ratios, n=4)
+    return {"median": middle, "lower_quartile": low, "upper_quartile": high}

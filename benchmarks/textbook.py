@@ -3,15 +3,23 @@
 The softmax over the vocabulary is held for every character position, and Alg. 1 is a loop over the
 characters of the sentences that autograd records. It is batched over sentences and its edges are gathered in
 one operation, so it is a fair opponent. `benchmarks.training_step` records how far its value is from ours.
+
+It is measured with torch's own linear maps and dropout, as one would write it, and with our layers, which
+shows what the marginal alone costs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
+from dpe.model import transformer
 from dpe.model.batching import MixedBatch
 from dpe.model.mixed import MixedTransformer
 
@@ -59,6 +67,20 @@ def textbook_log_likelihood(model: MixedTransformer, batch: MixedBatch, edges: T
     sentences = torch.arange(len(edges.lengths))
     ends = log_probabilities[sentences, edges.lengths, edges.end_piece]
     return alphas[sentences, edges.lengths] + ends
+
+
+@contextmanager
+def torch_layers() -> Iterator[None]:
+    """Inside, a transformer computes with torch's linear maps and dropout instead of ours."""
+
+    def add_dropped(x: Tensor, update: Tensor, dropout: float) -> Tensor:
+        return x + F.dropout(update, dropout)
+
+    with (
+        patch.object(transformer.Linear, "forward", nn.Linear.forward),
+        patch.object(transformer, "add_dropped", add_dropped),
+    ):
+        yield
 
 
 def _alphas(scores: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import key_mask
 from dpe.segmentation.lattice import LatticeBuilder
 from dpe.text.vocabulary import split_words
+from dpe.training.allocator import keep_freed_memory
 from dpe.training.objectives import marginal_log_likelihood
 
 BATCHES, REPETITIONS, COLLATED = 2, 5, 60
@@ -141,4 +142,5 @@ def preparation(size: int) -> dict[str, float]:
 
 if __name__ == "__main__":
     torch.manual_seed(1)
+    keep_freed_memory()
     main(sys.argv[1:])

@@ -4,9 +4,10 @@
     python -m benchmarks.training_step time 8000          seconds a step, interleaved, at one vocabulary size
     python -m benchmarks.training_step memory 8000        peak memory, each contender in a process of its own
 
-Time is that of forward, backward, clipping and Adam on batches that are ready. Memory is the peak of the
-resident memory of the process (Linux only), and its growth over what was held before the first step, when
-the interpreter, the text, the model and the optimiser's state were there.
+Time is that of forward, backward, clipping and Adam on batches that are ready. The contenders take turns,
+each in a process of its own, with torch's defaults; two more keep freed memory, as our trainer lets them.
+Memory is the peak of the resident memory of the process (Linux only), and its growth over what was held
+before the first step, when the interpreter, the text, the model and the optimiser's state were there.
 """
 
 from __future__ import annotations
@@ -16,14 +17,25 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from benchmarks.record import record
-from benchmarks.steps import CONTENDERS, Step, interleaved, make_batches, make_step, medians
+from benchmarks.steps import (
+    CONTENDERS,
+    KEEPING,
+    OWN_LAYERS,
+    Step,
+    interleaved,
+    make_batches,
+    make_step,
+    medians,
+    ratio,
+)
 from benchmarks.subjects import BATCH_CHARACTERS, line_batches, text, trained_mixed, vocabulary
 from benchmarks.textbook import Table, textbook_log_likelihood
 from dpe.model.batching import MixedBatch
@@ -34,10 +46,14 @@ from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
 
 SIZES = (8_000, 32_000)
 BATCHES, REPETITIONS = 2, 5
+KEPT = tuple(name + KEEPING for name in ("mixed", "translation"))
 
 
 def main(arguments: list[str]) -> None:
     what = arguments[0] if arguments else None
+    if what == "steps":  # a process that `OwnProcess` starts
+        run_steps_asked_for(arguments[1], int(arguments[2]))
+        return
     if what == "peak":  # a process that `in_own_process` starts
         contender, pieces, characters = arguments[1:]
         print(json.dumps(peak_memory(contender, int(pieces), characters=int(characters))))
@@ -53,26 +69,69 @@ def main(arguments: list[str]) -> None:
 def step_times(size: int) -> dict[str, Any]:
     """Median seconds of a step of each contender on the same sentences, and their ratios."""
     lines = line_batches(size, count=BATCHES)
-    steps = {name: make_step(name, size) for name in CONTENDERS}
     batches = {name: make_batches(name, size, lines) for name in CONTENDERS}
-    seconds = interleaved(steps, batches, repetitions=REPETITIONS)
-    middle = medians(seconds, BATCHES)
+    trained_mixed(size)  # so that no process has to train it
+    with ExitStack() as stack:
+        names = (*CONTENDERS, OWN_LAYERS, *KEPT)
+        steps = {name: stack.enter_context(OwnProcess(name, size)) for name in names}
+        seconds = interleaved(steps, dict.fromkeys(names, range(BATCHES)), repetitions=REPETITIONS)
     return {
         "text": text().name,
         "vocabulary": len(vocabulary(size)),
         "threads": torch.get_num_threads(),
         "batches": [list(batch.characters.shape) for batch in batches["mixed"]],  # [sentence, position]
         "target_pieces": [batch.token_count for batch in batches["translation"]],
-        "seconds_a_step": middle,
+        "seconds_a_step": medians(seconds, BATCHES),
         "seconds_of_each_repetition": seconds,
-        "mixed_over_translation": middle["mixed"] / middle["translation"],
-        "textbook_over_translation": middle["textbook"] / middle["translation"],
-        "textbook_over_mixed": middle["textbook"] / middle["mixed"],
+        "mixed_over_translation": ratio(seconds, "mixed", "translation"),
+        "textbook_over_translation": ratio(seconds, "textbook", "translation"),
+        "textbook_over_mixed": ratio(seconds, "textbook", "mixed"),
+        "textbook_with_our_layers_over_mixed": ratio(seconds, OWN_LAYERS, "mixed"),
+        "keeping_freed_memory": {
+            "mixed_over_translation": ratio(seconds, *KEPT),
+            **{name: ratio(seconds, name + KEEPING, name) for name in ("mixed", "translation")},
+        },
         "largest_relative_difference_of_textbook": _difference(size, batches["textbook"]),
         "active_positions": active_share(
             [start_probabilities(trained_mixed(size), batch) for batch in batches["mixed"]]
         ),
     }
+
+
+class OwnProcess:
+    """Steps of a contender in another process, on the batches of `step_times` by their number."""
+
+    def __init__(self, contender: str, size: int) -> None:
+        self._command = [sys.executable, "-m", "benchmarks.training_step", "steps", contender, f"{size}"]
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        self._answer()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def run(self, batch: int) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{batch}\n")
+        self._answer()
+
+    def _answer(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+
+def run_steps_asked_for(contender: str, size: int) -> None:
+    """The other side of `OwnProcess`."""
+    step = make_step(contender, size)
+    batches = make_batches(contender, size, line_batches(size, count=BATCHES))
+    print("ready", flush=True)
+    for line in sys.stdin:
+        step.run(batches[int(line)])
+        print("ready", flush=True)
 
 
 @torch.no_grad()
@@ -109,7 +168,7 @@ def active_share(probabilities: Sequence[Tensor], *, threshold: float = DEFAULT_
 def memory_of_all(size: int) -> dict[str, Any]:
     """Peak memory of each contender, and the ratios that the goals are about."""
     trained_mixed(size)  # so that no process has to train it
-    peaks: dict[str, Any] = {name: in_own_process(name, size) for name in CONTENDERS}
+    peaks: dict[str, Any] = {name: in_own_process(name, size) for name in (*CONTENDERS, *KEPT)}
     mixed, translation, textbook = (peaks[name]["peak_mb"] for name in CONTENDERS)
     return peaks | {
         "mixed_over_translation": mixed / translation,
