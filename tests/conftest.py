@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
@@ -13,6 +14,8 @@ from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 
 # Tests run two at a time: more threads than cores would wait for each other. Commands they start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Tests that a shell runs in the background would ignore interrupts, and so would the commands they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 STEMS = ["talo", "auto", "kirja", "lower", "newest", "wide", "house", "Häuser", "straße", "öljy", "東京"]
 STEMS += ["книга", "aaaa", "bánh"]

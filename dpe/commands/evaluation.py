@@ -183,12 +183,13 @@ def _show(
     from dpe.evaluation.tables import print_tables, to_json
     from dpe.text.files import whole_text_file
 
+    if out:  # first, because whoever reads the tables may stop reading
+        with whole_text_file(out / "results.json") as file:
+            file.write(to_json(result) + "\n")
     if as_json:
         print(to_json(result))
     else:
         print_tables(tables)
     if out:
-        with whole_text_file(out / "results.json") as file:
-            file.write(to_json(result) + "\n")
         progress: Progress = context.obj
         progress.say(f"{out}: {', '.join(['results.json', *(picture.name for picture in pictures)])}")
