@@ -1,6 +1,6 @@
 """Segmenting: speed against a textbook segmenter and a training step, workers, batch sizes, memory.
 
-    python -m benchmarks.segmenting [--lines 1000] [speed] [workers] [batches] [memory] [long]
+    python -m benchmarks.segmenting [--lines N] [speed] [workers] [batches] [memory] [long]
 
 The textbook segmenter does what one would write first: batches of 35 in the order of the file, the whole
 log-softmax, and one loop in Python per sentence. It has the same model and text, with 8,000 pieces unless
@@ -253,9 +253,8 @@ def _peak(directory: Path, lines: Sequence[str], *, workers: int) -> tuple[float
     return usage.ru_maxrss / 1024, time.perf_counter() - begin
 
 
-def measure_memory(lines: int) -> dict[str, float]:
+def measure_memory(_: int) -> dict[str, float]:
     """Peak memory of the whole command at 20,000 and at 200,000 short lines, with a tiny segmenter."""
-    del lines  # the issue names the sizes
     directory = _tiny_language_model()
     numbers: dict[str, float] = {}
     # The words of a text repeat, as those of a corpus ten times as long do not: so cut them differently.
@@ -268,9 +267,8 @@ def measure_memory(lines: int) -> dict[str, float]:
     return numbers | {"ratio of peaks": large / small}
 
 
-def measure_long_lines(lines: int) -> dict[str, float]:
+def measure_long_lines(_: int) -> dict[str, float]:
     """Peak memory for one line of 2,000 and of 50,000 characters, as one word and as many."""
-    del lines
     directory = _tiny_language_model()
     numbers: dict[str, float] = {}
     for name, unit in (("one word", "ein"), ("many words", "ein Haus ")):
@@ -281,22 +279,23 @@ def measure_long_lines(lines: int) -> dict[str, float]:
     return numbers
 
 
-MEASUREMENTS = {
-    "speed": measure_speed,
-    "workers": measure_workers,
-    "batches": measure_batches,
-    "memory": measure_memory,
-    "long": measure_long_lines,
+MEASUREMENTS = {  # and how many lines of the text are used unless `--lines` says otherwise
+    "speed": (measure_speed, 200),
+    "workers": (measure_workers, 1_600),
+    "batches": (measure_batches, 1_500),
+    "memory": (measure_memory, 0),
+    "long": (measure_long_lines, 0),
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("which", nargs="*", choices=[*MEASUREMENTS, []], help="all if none is named")
-    parser.add_argument("--lines", type=int, default=1_000)
+    parser.add_argument("--lines", type=int, help="of the text, for speed, workers and batches")
     arguments = parser.parse_args()
     for name in arguments.which or MEASUREMENTS:
-        numbers = {"text": text().name} | MEASUREMENTS[name](arguments.lines)
+        measure, lines = MEASUREMENTS[name]
+        numbers = {"text": text().name} | measure(arguments.lines or lines)
         for key, value in numbers.items():
             print(f"{key:70} {value if isinstance(value, str) else format(value, '.4g')}")
         record(f"segmenting-{name}", numbers)
