@@ -166,7 +166,7 @@ def active_share(probabilities: Sequence[Tensor], *, threshold: float = DEFAULT_
 
 
 def memory_of_all(size: int) -> dict[str, Any]:
-    """Peak memory of each contender, and the ratios that the goals are about."""
+    """Peak memory of each contender, and the ratios between them."""
     trained_mixed(size)  # so that no process has to train it
     peaks: dict[str, Any] = {name: in_own_process(name, size) for name in (*CONTENDERS, *KEPT)}
     mixed, translation, textbook = (peaks[name]["peak_mb"] for name in CONTENDERS)
