@@ -71,6 +71,17 @@ def test_compare_by_training_counts_and_across_formats(
     assert other["comparison"] == found["comparison"]
 
 
+def test_results_are_written_even_if_nobody_reads_the_tables(
+    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop_reading(tables: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("dpe.evaluation.tables.print_tables", stop_reading)
+    run(["-q", "compare", "--a", files["a"], "--b", files["b"], "--out", str(tmp_path / "out")])
+    assert (tmp_path / "out" / "results.json").exists()
+
+
 def test_compare_writes_results_and_figures(
     files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ from dpe.training.segmenter_task import build_mixed, mixed_example
 Answer = TypeVar("Answer")
 Texts = list[str] | tuple[str, ...]
 
-BATCH_CHARACTERS = 4_000  # fits the caches of a CPU core; a GPU may like more
+BATCH_CHARACTERS = 4_000  # a GPU may like more
 
 
 class Segmenter:

@@ -13,8 +13,8 @@ def keep_freed_memory() -> bool:
     """Let glibc keep what is freed for the next step; False where the C library is another one.
 
     By default it gives a large tensor back to the system when it is freed, and the system clears the pages
-    of the next one, which takes a quarter of a small translator's step on a CPU. The price: the process
-    keeps the memory of its largest step.
+    of the next one, which takes up to a quarter of a translator's step (`benchmarks.training_step`). The
+    price: the process keeps the memory of its largest step.
     """
     if sys.platform != "linux":
         return False

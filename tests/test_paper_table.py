@@ -1,0 +1,121 @@
+"""The results of a run, and what the paper's table says of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import pytest
+
+from dpe.errors import UserError
+from dpe.pipeline.paper_table import paper_tables
+from dpe.pipeline.results import Results, read_results, write_results
+
+
+def hand_made_run(root: Path, scores: Mapping[str, list[float]], *, p: float, pair: str = "en-et") -> Path:
+    """A run directory with these test BLEU scores by system, one per seed, and tests against BPE."""
+    source, target = pair.split("-")
+    systems = [{"name": name, "title": name.upper()} for name in scores]
+    recipe = {"name": root.name, "source": source, "target": target, "systems": systems}
+    root.mkdir()
+    (root / "recipe.json").write_text(json.dumps(recipe))
+    for name, values in scores.items():
+        for seed, value in enumerate(values, start=1):
+            text = {"bleu": value, "chrf": value + 20, "bleu_signature": "B|x", "chrf_signature": "C|x"}
+            record(root, f"scores/{name}/seed-{seed}", {"dev": text | {"bleu": value - 1}, "test": text})
+            if name != "bpe":
+                test = {"difference": value - scores["bpe"][seed - 1], "p_value": p * seed, "signature": "T"}
+                tests = [test | {"metric": metric} for metric in ("BLEU", "chrF2")]
+                record(root, f"significance/{name}/seed-{seed}", {"bpe": tests})
+    return root
+
+
+def record(root: Path, stage: str, facts: Mapping[str, Any], needs: Mapping[str, str] = {}) -> None:
+    directory = root / stage
+    directory.mkdir(parents=True)
+    content = {"stage": stage, "signature": "s", "settings": {}, "needs": needs, "files": {}, "facts": facts}
+    (directory / "artifact.json").write_text(json.dumps(content | {"seconds": 1.0, "finished": True}))
+
+
+BPE, DPE_SCORES = [20.0, 21.0, 20.4], [22.0, 21.5, 21.9]
+
+
+def test_the_table_has_means_deviations_deltas_and_stars(tmp_path: Path) -> None:
+    run = read_results(hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.01))
+    scores, tests = paper_tables([run])
+    assert list(scores.columns) == ["", "BPE", "DPE", "Δ"]
+    assert list(scores.rows[0]) == [
+        "en→et",
+        f"{mean(BPE):.2f} ± {stdev(BPE):.2f}",
+        f"{mean(DPE_SCORES):.2f} ± {stdev(DPE_SCORES):.2f}",
+        f"{mean(DPE_SCORES) - mean(BPE):+.2f}*",
+    ]
+    assert "B|x" in scores.note
+    assert list(tests.rows[0]) == ["en→et", "DPE", "BPE", "3", "+1.33", "0.0300", "+1.33", "0.0300"]
+
+
+def test_one_seed_that_is_not_sure_takes_the_star(tmp_path: Path) -> None:
+    run = read_results(hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.02))
+    assert paper_tables([run])[0].rows[0][3] == "+1.33"  # the third seed has p = 0.06
+
+
+def test_other_texts_and_metrics(tmp_path: Path) -> None:
+    run = read_results(hand_made_run(tmp_path / "r", {"bpe": [20.0], "dpe": [21.0]}, p=0.01))
+    assert list(paper_tables([run], text="dev")[0].rows[0]) == ["en→et", "19.00", "20.00", "+1.00"]
+    assert list(paper_tables([run], metric="chrf")[0].rows[0]) == ["en→et", "40.00", "41.00", "+1.00*"]
+
+
+def test_systems_are_compared_with_bpe_dropout_as_in_the_paper(tmp_path: Path) -> None:
+    scores = {"bpe": [20.0], "bpe-dropout": [20.5], "dpe": [21.5]}
+    run = read_results(hand_made_run(tmp_path / "r", scores, p=0.9))
+    assert list(paper_tables([run])[0].rows[0]) == ["en→et", "20.00", "20.50", "+0.50", "21.50", "+1.00"]
+
+
+def test_several_runs_are_rows_with_an_average(tmp_path: Path) -> None:
+    first = hand_made_run(tmp_path / "one", {"bpe": [20.0], "dpe": [21.0]}, p=0.9)
+    second = hand_made_run(tmp_path / "two", {"bpe": [30.0], "dpe": [32.0]}, p=0.9, pair="et-en")
+    third = hand_made_run(tmp_path / "three", {"bpe": [40.0]}, p=0.9)
+    table = paper_tables([read_results(first), read_results(second)])[0]
+    assert [list(row) for row in table.rows] == [
+        ["en→et", "20.00", "21.00", "+1.00"],
+        ["et→en", "30.00", "32.00", "+2.00"],
+        ["average", "25.00", "26.50", "+1.50"],
+    ]
+    partial = paper_tables([read_results(first), read_results(third)])[0]
+    assert [list(row) for row in partial.rows] == [
+        ["en→et (one)", "20.00", "21.00", "+1.00"],
+        ["en→et (three)", "40.00", "", ""],
+        ["average", "30.00", "", ""],
+    ]
+
+
+def test_scores_whose_inputs_have_changed_are_left_out(tmp_path: Path) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": [20.0], "dpe": []}, p=0.9)
+    record(root, "translations/dpe/seed-1", {})
+    text = {"bleu": 25.0, "chrf": 1.0, "bleu_signature": "", "chrf_signature": ""}
+    facts = {"dev": text, "test": text}
+    record(root, "scores/dpe/seed-1", facts, needs={"translations/dpe/seed-1": "s"})
+    record(root, "scores/dpe/seed-2", facts, needs={"translations/dpe/seed-1": "older"})
+    dpe = read_results(root).systems[1]
+    assert [seed.seed for seed in dpe.seeds] == [1]
+
+
+def test_results_json_stands_for_the_run(tmp_path: Path) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.01)
+    written = write_results(root)
+    copied: Results = read_results(root / "results.json")
+    assert copied == written
+    assert paper_tables([copied]) == paper_tables([read_results(root)])
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "nonsense", '{"systems": [{"x": 1}], "tests": []}'])
+def test_what_is_no_run_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(content)
+    with pytest.raises(UserError, match=r"results\.json"):
+        read_results(path)
+    with pytest.raises(UserError, match="is no run"):
+        read_results(tmp_path)

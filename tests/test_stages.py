@@ -1,0 +1,198 @@
+"""Stages and their artifacts: what is made, what is not made again, and by which process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpe.errors import UserError
+from dpe.pipeline.artifacts import Artifacts, Stage, State
+from dpe.pipeline.locks import shared_run, stage_lock
+from dpe.pipeline.running import describe, in_order, run_stages
+from dpe.progress import QUIET, Progress
+
+ROOT = Path(__file__).parents[1]
+SILENT = Progress(QUIET)
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+class Toy:
+    """Three stages in a row and one beside them; `made` lists those that were made, in order."""
+
+    def __init__(self, root: Path) -> None:
+        self.artifacts, self.made = Artifacts(root), list[str]()
+
+    def stage(self, name: str, setting: int, *needs: Stage, files: tuple[Path, ...] = ()) -> Stage:
+        def make(directory: Path) -> Mapping[str, Any]:
+            self.made.append(name)
+            inputs = "".join((self.artifacts.directory(need) / "out").read_text() for need in needs)
+            (directory / "out").write_text(f"{inputs}{name}{setting} ")
+            return {"setting": setting}
+
+        return Stage(
+            name=name, settings={"setting": setting}, needs=needs, make=make, outputs=("out",), files=files
+        )
+
+    def run(self, a: int = 1, b: int = 1, c: int = 1) -> list[str]:
+        """Make everything with these settings; gives what had to be made."""
+        self.made.clear()
+        run_stages(self.stages(a, b, c), self.artifacts, SILENT)
+        return list(self.made)
+
+    def stages(self, a: int = 1, b: int = 1, c: int = 1) -> list[Stage]:
+        first = self.stage("a", a)
+        middle = self.stage("x/b", b, first)
+        return in_order([self.stage("x/c", c, middle), self.stage("d", 1, first)])
+
+    def text(self, name: str) -> str:
+        return (self.artifacts.root / name / "out").read_text()
+
+
+def test_every_stage_is_made_once_after_its_needs(tmp_path: Path) -> None:
+    toy = Toy(tmp_path)
+    assert toy.run() == ["a", "x/b", "x/c", "d"]
+    assert toy.text("x/c") == "a1 x/b1 x/c1 "
+    assert toy.run() == []
+
+
+def test_a_changed_setting_makes_again_only_what_depends_on_it(tmp_path: Path) -> None:
+    toy = Toy(tmp_path)
+    toy.run()
+    assert toy.run(c=2) == ["x/c"]
+    assert toy.run(b=2, c=2) == ["x/b", "x/c"]
+    assert toy.text("x/c") == "a1 x/b2 x/c2 "
+    assert set(toy.run(a=3, b=2, c=2)) == {"a", "x/b", "x/c", "d"}
+
+
+def test_what_was_made_before_comes_back_with_its_settings(tmp_path: Path) -> None:
+    toy = Toy(tmp_path)
+    toy.run()
+    toy.run(b=2)
+    assert [toy.artifacts.state(stage) for stage in toy.stages()] == [State.DONE] * 4
+    assert toy.run() == []
+    assert toy.text("x/c") == "a1 x/b1 x/c1 "
+
+
+def test_a_file_from_outside_counts_by_its_content(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("one")
+    toy = Toy(tmp_path / "run")
+    before = toy.stage("a", 1, files=(text,)).signature
+    (tmp_path / "elsewhere").write_text("one")
+    assert toy.stage("a", 1, files=(tmp_path / "elsewhere",)).signature == before
+    text.write_text("two")
+    assert toy.stage("a", 1, files=(text,)).signature != before
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("cut sh")])
+def test_a_lost_or_shortened_output_is_made_again(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    toy = Toy(tmp_path)
+    toy.run()
+    damage(tmp_path / "x" / "b" / "out")
+    assert toy.run() == ["x/b"]
+
+
+def test_a_stage_that_failed_is_begun_and_made_again(tmp_path: Path) -> None:
+    toy = Toy(tmp_path)
+
+    def fail(directory: Path) -> Mapping[str, Any]:
+        (directory / "half").write_text("left")
+        raise UserError("full disk")
+
+    broken = Stage(name="a", settings={"setting": 1}, needs=(), make=fail, outputs=("out",))
+    with pytest.raises(UserError, match="full disk"):
+        run_stages([broken], toy.artifacts, SILENT)
+    assert toy.artifacts.state(broken) is State.BEGUN
+    assert (tmp_path / "a" / "half").exists()  # what is there may help to go on
+    assert toy.run() == ["a", "x/b", "x/c", "d"]
+
+
+def test_the_plan_says_how_far_each_stage_is(tmp_path: Path) -> None:
+    toy = Toy(tmp_path)
+    toy.run()
+    lines = describe(toy.stages(b=2), toy.artifacts)
+    assert [line.split("  ", 2)[0].strip() for line in lines] == ["a", "x/b", "x/c", "d"]
+    states = [line.split("  ")[-1] for line in lines]
+    assert states == ["done", State.CHANGED.value, State.CHANGED.value, "done"]
+
+
+@contextmanager
+def other_process(code: str) -> Iterator[subprocess.Popen[str]]:
+    """Another Python that has printed a line, and so holds its locks; it is killed at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def holding(context: str) -> str:
+    return (
+        "import time; from pathlib import Path; from dpe.pipeline.locks import *\n"
+        f"with {context} as held: print('ready', flush=True); time.sleep(60)"
+    )
+
+
+def test_a_stage_belongs_to_one_living_process(tmp_path: Path) -> None:
+    code = holding(f"stage_lock(Path({str(tmp_path)!r}), 'x/b')")
+    with other_process(code) as process:
+        with stage_lock(tmp_path, "x/b") as is_ours:
+            assert not is_ours
+        with stage_lock(tmp_path, "x/c") as is_ours:
+            assert is_ours
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        with stage_lock(tmp_path, "x/b") as is_ours:
+            assert is_ours
+
+
+def test_processes_with_other_settings_are_refused_while_one_works(tmp_path: Path) -> None:
+    code = holding(f"shared_run(Path({str(tmp_path)!r}), {{'size': 1}})")
+    with other_process(code):
+        with shared_run(tmp_path, {"size": 1}):
+            pass
+        with pytest.raises(UserError, match="other settings"), shared_run(tmp_path, {"size": 2}):
+            pass
+    with shared_run(tmp_path, {"size": 2}):
+        pass
+
+
+def test_two_processes_share_the_stages(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = f"""
+import time
+from pathlib import Path
+from dpe.pipeline.artifacts import Artifacts, Stage
+from dpe.pipeline.running import run_stages
+from dpe.progress import QUIET, Progress
+def make(name):
+    def work(directory):
+        with open({str(log)!r}, "a") as file: file.write(name + chr(10))
+        time.sleep(0.3)
+        (directory / "out").write_text("x")
+        return {{}}
+    return work
+first = Stage(name="first", settings={{}}, needs=(), make=make("first"), outputs=("out",))
+rest = [Stage(name=f"s{{n}}", settings={{"n": n}}, needs=(first,), make=make(f"s{{n}}"), outputs=("out",))
+        for n in range(4)]
+run_stages([first, *rest], Artifacts(Path({str(tmp_path / "run")!r})), Progress(QUIET))
+"""
+    processes = [subprocess.Popen([sys.executable, "-c", code], env=ENVIRONMENT) for _ in range(2)]
+    assert [process.wait(timeout=60) for process in processes] == [0, 0]
+    lines = log.read_text().split()
+    assert lines[0] == "first"
+    assert sorted(lines) == ["first", "s0", "s1", "s2", "s3"]
