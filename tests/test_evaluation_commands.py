@@ -12,7 +12,7 @@ import pytest
 import sacrebleu
 
 from dpe.cli import run
-from dpe.evaluation.tables import Table, plain
+from dpe.evaluation.tables import Table, markdown, plain
 
 A = ["▁the ▁car ts ▁of", "▁car ts .", "▁f illed ▁dog s"]
 B = ["▁the ▁cart s ▁of", "▁cart s .", "▁fill ed ▁dog s"]
@@ -74,7 +74,7 @@ def test_compare_by_training_counts_and_across_formats(
 def test_results_are_written_even_if_nobody_reads_the_tables(
     files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop_reading(tables: object) -> None:
+    def stop_reading(tables: object, *, as_markdown: bool) -> None:
         raise BrokenPipeError
 
     monkeypatch.setattr("dpe.evaluation.tables.print_tables", stop_reading)
@@ -179,6 +179,20 @@ def test_columns_line_up_for_wide_and_combining_characters() -> None:
         "e\u0301e\u0301     22",
         "abcd  333",
     ]
+
+
+def test_markdown_keeps_bars_within_their_cells() -> None:
+    table = Table("title", ["word", "n"], [["a|b", "1"]], frozenset({"word"}), "a note")
+    assert markdown(table) == "**title**\n\n| word | n |\n| :-- | --: |\n| a\\|b | 1 |\n\na note"
+
+
+def test_tables_as_markdown_or_json_but_not_both(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["compare", "--a", files["a"], "--b", files["b"], "--markdown"]
+    assert "| carts | car+ts | cart+s |" in output(capsys, *command)
+    assert run([*command, "--json"]) == 2
+    assert "--json and --markdown" in capsys.readouterr().err
 
 
 def test_results_go_to_standard_output_as_utf8(files: dict[str, str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from dpe.errors import UserError
 from dpe.pipeline.paper_table import paper_tables
 from dpe.pipeline.results import Results, read_results, write_results
+from dpe.pipeline.training_table import training_table
 
 
 def hand_made_run(root: Path, scores: Mapping[str, list[float]], *, p: float, pair: str = "en-et") -> Path:
@@ -33,10 +34,23 @@ def hand_made_run(root: Path, scores: Mapping[str, list[float]], *, p: float, pa
     return root
 
 
-def record(root: Path, stage: str, facts: Mapping[str, Any], needs: Mapping[str, str] = {}) -> None:
+def record(
+    root: Path,
+    stage: str,
+    facts: Mapping[str, Any],
+    needs: Mapping[str, str] = {},
+    settings: Mapping[str, Any] = {},
+) -> None:
     directory = root / stage
     directory.mkdir(parents=True)
-    content = {"stage": stage, "signature": "s", "settings": {}, "needs": needs, "files": {}, "facts": facts}
+    content = {
+        "stage": stage,
+        "signature": "s",
+        "settings": settings,
+        "needs": needs,
+        "facts": facts,
+        "files": {},
+    }
     (directory / "artifact.json").write_text(json.dumps(content | {"seconds": 1.0, "finished": True}))
 
 
@@ -109,6 +123,23 @@ def test_results_json_stands_for_the_run(tmp_path: Path) -> None:
     copied: Results = read_results(root / "results.json")
     assert copied == written
     assert paper_tables([copied]) == paper_tables([read_results(root)])
+
+
+def test_what_the_models_took_is_a_mean_over_the_seeds(tmp_path: Path) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": [20.0, 21.0]}, p=0.9)
+    settings = {"network": {"width": 64, "encoder_layers": 2, "decoder_layers": 3}}
+    facts = {"steps": 1200, "epochs": 4, "training_seconds": 3600.0}
+    record(root, "segmenters/mixed", facts | {"dev_bits_per_character": 0.7111}, settings=settings)
+    for seed, bleu in ((1, 30.0), (2, 31.0)):
+        found = facts | {"dev_bleu_greedy": bleu, "training_seconds": 1800.0 * seed}
+        record(root, f"translators/bpe/seed-{seed}", found, settings=settings)
+    table = training_table([read_results(root)])
+    network = "d 64, 2+3 layers"
+    assert [list(row) for row in table.rows] == [
+        ["en→et", "segmenter, DPE", network, "1", "1,200", "4", "0.711 bits", "1.00"],
+        ["en→et", "translator, BPE", network, "2", "1,200", "4", "30.50 BLEU", "0.75"],
+    ]
+    assert "cores" in table.note
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", "nonsense", '{"systems": [{"x": 1}], "tests": []}'])

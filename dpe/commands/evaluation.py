@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dpe.commands.options import Seed
+from dpe.commands.options import AsJson, AsMarkdown, Seed
 from dpe.progress import Progress
 
 if TYPE_CHECKING:
     from dpe.evaluation.tables import Table
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 OutDirectory = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Also write results.json and the figures (PNG, SVG) here."),
@@ -55,6 +54,7 @@ def evaluate(
         bool, typer.Option("--by-length", help="BLEU by length of the reference too.")
     ] = False,
     json: AsJson = False,
+    markdown: AsMarkdown = False,
     out: OutDirectory = None,
 ) -> None:
     """Score translations by sacreBLEU: BLEU and chrF2, with signatures, and paired bootstrap tests.
@@ -68,7 +68,15 @@ def evaluate(
 
     result = evaluate_files(hypothesis, reference, baseline, by_length=by_length)
     pictures = draw_bleu_by_length(result, out) if out and by_length else []
-    _show(context, result, evaluation_tables(result), as_json=json, out=out, pictures=pictures)
+    _show(
+        context,
+        result,
+        evaluation_tables(result),
+        as_json=json,
+        as_markdown=markdown,
+        out=out,
+        pictures=pictures,
+    )
 
 
 def compare(
@@ -88,6 +96,7 @@ def compare(
         typer.Option(min=2, help="|V| of the Renyi efficiency. [default: the pieces that occur]"),
     ] = None,
     json: AsJson = False,
+    markdown: AsMarkdown = False,
     out: OutDirectory = None,
 ) -> None:
     """Show where two segmentations of one text disagree, whoever made them.
@@ -109,7 +118,7 @@ def compare(
         everything["morphology"] = systems = evaluate_files([a, b], gold, format=format)
         tables += morphology_tables(systems)
     pictures = draw_comparison(result, out) if out else []
-    _show(context, everything, tables, as_json=json, out=out, pictures=pictures)
+    _show(context, everything, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)
 
 
 def morphology(
@@ -125,6 +134,7 @@ def morphology(
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the bootstrap.")] = 1000,
     seed: Seed = 1,
     json: AsJson = False,
+    markdown: AsMarkdown = False,
     out: OutDirectory = None,
 ) -> None:
     """Score segmentations against gold morphemes: boundaries, whole morphs, exact matches.
@@ -138,7 +148,15 @@ def morphology(
 
     result = evaluate_files(pieces, gold, format=format, samples=samples, seed=seed)
     pictures = draw_morphology(result, out) if out else []
-    _show(context, result, morphology_tables(result), as_json=json, out=out, pictures=pictures)
+    _show(
+        context,
+        result,
+        morphology_tables(result),
+        as_json=json,
+        as_markdown=markdown,
+        out=out,
+        pictures=pictures,
+    )
 
 
 def diagnose(
@@ -150,6 +168,7 @@ def diagnose(
     gold: GoldFile = None,
     train_counts: TrainCounts = None,
     json: AsJson = False,
+    markdown: AsMarkdown = False,
     out: OutDirectory = None,
 ) -> None:
     """Show how sure a segmenter is of its cuts, and with --gold whether rightly.
@@ -167,7 +186,7 @@ def diagnose(
     )
     pictures = diagnostics.draw_diagnostics(result, out) if out else []
     tables = diagnostics.diagnostics_tables(result)
-    _show(context, result, tables, as_json=json, out=out, pictures=pictures)
+    _show(context, result, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)
 
 
 def _show(
@@ -176,20 +195,18 @@ def _show(
     tables: list[Table],
     *,
     as_json: bool,
+    as_markdown: bool,
     out: Path | None,
     pictures: list[Path],
 ) -> None:
     """The result on standard output; with `out` also as a file, beside the pictures."""
-    from dpe.evaluation.tables import print_tables, to_json
+    from dpe.evaluation.tables import show, to_json
     from dpe.text.files import whole_text_file
 
     if out:  # first, because whoever reads the tables may stop reading
         with whole_text_file(out / "results.json") as file:
             file.write(to_json(result) + "\n")
-    if as_json:
-        print(to_json(result))
-    else:
-        print_tables(tables)
+    show(result, tables, as_json=as_json, as_markdown=as_markdown)
     if out:
         progress: Progress = context.obj
         progress.say(f"{out}: {', '.join(['results.json', *(picture.name for picture in pictures)])}")

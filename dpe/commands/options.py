@@ -18,6 +18,8 @@ OutFile = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto takes a GPU where there is one.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON instead of tables.")]
+AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")]
 
 # Of both trainings.
 PresetName = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dpe.commands.options import Device
+from dpe.commands.options import AsJson, AsMarkdown, Device
 from dpe.progress import Progress
 
 
@@ -74,21 +74,25 @@ def table(
     ],
     metric: Annotated[Literal["bleu", "chrf"], typer.Option(help="Which score.")] = "bleu",
     text: Annotated[Literal["test", "dev"], typer.Option(help="On which text.")] = "test",
-    json: Annotated[bool, typer.Option("--json", help="Print all results as JSON instead.")] = False,
+    training: Annotated[
+        bool, typer.Option("--training", help="Also show what the models are, and how long they trained.")
+    ] = False,
+    json: AsJson = False,
+    markdown: AsMarkdown = False,
 ) -> None:
     """Print the paper's table: rows are language pairs, columns systems, with deltas and significance.
 
     Example: `dpe table runs/softloc-en-et runs/softloc-et-en`
     """
-    from dpe.evaluation.tables import print_tables, to_json
+    from dpe.evaluation.tables import show
     from dpe.pipeline.paper_table import paper_tables
     from dpe.pipeline.results import read_results
+    from dpe.pipeline.training_table import training_table
 
     results = [read_results(path) for path in runs]
-    if json:
-        print(to_json(results))
-    else:
-        print_tables(paper_tables(results, metric=metric, text=text))
+    tables = paper_tables(results, metric=metric, text=text)
+    tables += [training_table(results)] if training else []
+    show(results, tables, as_json=json, as_markdown=markdown)
 
 
 def show(

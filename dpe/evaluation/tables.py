@@ -1,4 +1,4 @@
-"""Tables on standard output: drawn on a terminal, plain aligned text elsewhere; and results as JSON."""
+"""Tables on standard output: drawn on a terminal, plain text elsewhere, or Markdown; and results as JSON."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.table import Table as DrawnTable
 from rich.text import Text
 
+from dpe.errors import UserError
+
 
 @dataclass(frozen=True)
 class Table:
@@ -26,12 +28,24 @@ class Table:
     note: str = ""
 
 
-def print_tables(tables: Iterable[Table]) -> None:
+def show(result: Any, tables: Iterable[Table], *, as_json: bool, as_markdown: bool) -> None:
+    """A result as its tables, or as JSON."""
+    if as_json and as_markdown:
+        raise UserError("--json and --markdown exclude each other.")
+    if as_json:
+        print(to_json(result))
+    else:
+        print_tables(tables, as_markdown=as_markdown)
+
+
+def print_tables(tables: Iterable[Table], *, as_markdown: bool = False) -> None:
     """Show tables, one after the other, with an empty line between."""
     for number, table in enumerate(tables):
         if number:
             print()
-        if sys.stdout.isatty():
+        if as_markdown:
+            print(markdown(table))
+        elif sys.stdout.isatty():
             Console(highlight=False).print(_drawn(table), *([Text(table.note)] if table.note else []))
         else:
             print(plain(table))
@@ -49,6 +63,14 @@ def plain(table: Table) -> str:
         for row in cells
     ]
     return "\n".join([table.title, *lines, *([table.note] if table.note else [])])
+
+
+def markdown(table: Table) -> str:
+    """A table for a page of documentation: its title in bold, the note below."""
+    rules = [":--" if column in table.left else "--:" for column in table.columns]
+    rows = [table.columns, rules, *([cell.replace("|", "\\|") for cell in row] for row in table.rows)]
+    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n\n".join([f"**{table.title}**", lines, *([table.note] if table.note else [])])
 
 
 def to_json(result: Any) -> str:

@@ -277,8 +277,8 @@ class RunReport:
                     ["stage", "signature", "seconds"],
                     stages,
                     frozenset({"stage", "signature"}),
-                    f"On a machine with {self.results.cores} cores. A stage that was interrupted counts from "
-                    "where it went on.",
+                    f"On {self.results.machine['cores']} cores ({self.results.machine['cpu']}). A stage that "
+                    "was interrupted counts from where it went on.",
                 )
             ),
         ]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
 
 from dpe.errors import UserError
+from dpe.machine import machine, versions
 from dpe.pipeline.artifacts import Artifacts
 from dpe.text.files import whole_text_file
 from dpe.version import __version__
@@ -72,9 +70,9 @@ class Results:
     recipe: dict[str, Any]
     systems: list[SystemResult]
     tests: list[Test]
-    stages: dict[str, dict[str, Any]]  # signature, seconds and facts by stage
+    stages: dict[str, dict[str, Any]]  # signature, settings, seconds and facts by stage
     versions: dict[str, str]
-    cores: int
+    machine: dict[str, Any]
 
     @property
     def pair(self) -> str:
@@ -91,8 +89,8 @@ def collect_results(root: Path) -> Results:
         systems=[system for system in systems if system.seeds],
         tests=[test for system in recipe["systems"] for test in _tests(artifacts, system["name"])],
         stages=_stages(artifacts),
-        versions=_versions(),
-        cores=os.cpu_count() or 1,
+        versions={"dpe": __version__} | versions(_PACKAGES),
+        machine=machine(),
     )
 
 
@@ -168,24 +166,14 @@ def _seeds(artifacts: Artifacts, kind: str, system: str) -> list[tuple[int, str]
 
 
 def _stages(artifacts: Artifacts) -> dict[str, dict[str, Any]]:
-    """Signature, time and facts of every artifact that is up to date."""
+    """Signature, settings, time and facts of every artifact that is up to date."""
     stages = {}
     for path in sorted(artifacts.root.glob("**/artifact.json")):
         name = path.parent.relative_to(artifacts.root).as_posix()
         record = artifacts.record(name)
         if record and record["stage"] == name and artifacts.is_current(name):
-            stages[name] = {key: record[key] for key in ("signature", "seconds", "facts")}
+            stages[name] = {key: record[key] for key in ("signature", "settings", "seconds", "facts")}
     return stages
-
-
-def _versions() -> dict[str, str]:
-    versions = {"dpe": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "unknown"
-    return versions
 
 
 def _read_json(path: Path, complaint: str) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from dpe.pipeline.outputs import EXAMPLES
 from dpe.pipeline.paper_table import paper_tables
 from dpe.pipeline.results import RECIPE, RESULTS, write_results
 from dpe.pipeline.running import in_order, run_stages
+from dpe.pipeline.training_table import SEGMENTER_TITLES
 from dpe.recipe.experiment import Recipe
 from dpe.recipe.reading import nearest
 from dpe.text.files import whole_text_file
 
 TABLE = "table.txt"
-_SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}
 # Fields that say what is run and where, not how: processes that differ in them may work side by side.
 _FREE_FIELDS = ("name", "about", "data", "seeds", "systems", "examples")
 
@@ -95,7 +95,7 @@ def example_tables(recipe: Recipe, root: Path, stages: Sequence[Stage]) -> list[
         if EXAMPLES in stage.outputs:
             words = json.loads((root / stage.name / EXAMPLES).read_text(encoding="utf-8"))
             rows = [[word["word"], word["a"], word["b"]] for word in words[: recipe.examples]]
-            columns = ["word", "BPE", _SEGMENTER_TITLES[stage.name.removeprefix("segmentations/")]]
+            columns = ["word", "BPE", SEGMENTER_TITLES[stage.name.removeprefix("segmentations/")]]
             title = f"Words of {recipe.cut[0]} that are cut differently, the most frequent first"
             tables.append(Table(title, columns, rows, frozenset(columns)))
     return [table for table in tables if table.rows]
