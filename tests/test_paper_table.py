@@ -20,7 +20,7 @@ def hand_made_run(root: Path, scores: Mapping[str, list[float]], *, p: float, pa
     """A run directory with these test BLEU scores by system, one per seed, and tests against BPE."""
     source, target = pair.split("-")
     systems = [{"name": name, "title": name.upper()} for name in scores]
-    recipe = {"name": root.name, "source": source, "target": target, "systems": systems}
+    recipe = {"name": root.name, "source": source, "target": target, "systems": systems, "seeds": [1, 2, 3]}
     root.mkdir()
     (root / "recipe.json").write_text(json.dumps(recipe))
     for name, values in scores.items():
@@ -74,6 +74,16 @@ def test_the_table_has_means_deviations_deltas_and_stars(tmp_path: Path) -> None
 def test_one_seed_that_is_not_sure_takes_the_star(tmp_path: Path) -> None:
     run = read_results(hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.02))
     assert paper_tables([run])[0].rows[0][3] == "+1.33"  # the third seed has p = 0.06
+
+
+def test_the_mean_of_all_seeds_decides_where_it_was_tested(tmp_path: Path) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.02)
+    mean_test = {"difference": 1.33, "low": 0.4, "high": 2.26, "p_value": 0.002}
+    record(root, "significance/dpe/mean", {"bpe": [mean_test | {"metric": m} for m in ("BLEU", "chrF2")]})
+    scores, tests = paper_tables([read_results(root)])
+    assert scores.rows[0][3] == "+1.33*"  # though the third seed alone has p = 0.06
+    cells = ["+1.33 [0.40, 2.26]", "0.0020"]
+    assert list(tests.rows[0]) == ["en→et", "DPE", "BPE", "3", *cells, *cells]
 
 
 def test_other_texts_and_metrics(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import sacrebleu
 
 from dpe.errors import UserError
 from dpe.pipeline.experiment import Experiment
@@ -106,9 +108,30 @@ def test_a_plan_has_only_what_its_systems_need(tmp_path: Path) -> None:
     assert [name for name in names if name.startswith("significance")] == [
         "significance/unigram/seed-1",
         "significance/unigram/seed-2",
+        "significance/unigram/mean",
     ]
     positions = {name: number for number, name in enumerate(names)}
     assert all(positions[need.name] < positions[stage.name] for stage in plan(made) for need in stage.needs)
+
+
+def test_the_mean_of_the_seeds_is_tested(tmp_path: Path) -> None:
+    made = experiment(tmp_path, MINUSCULE, 'systems=["bpe", "dpe"]', "seeds=[1, 2]")
+    outputs = {
+        "bpe/seed-1": "a b c d x",
+        "bpe/seed-2": "a b c d e",
+        "dpe/seed-1": "a b c d e",
+        "dpe/seed-2": "a b c d e",
+    }
+    files = {f"translations/{name}/test.fi": line for name, line in outputs.items()}
+    for name, line in (files | {"corpus/test.fi": "a b c d e"}).items():
+        write_lines(made.root / name, [line] * 3)
+    stage = made.significance(made.recipe.systems[1], made.recipe.seeds)
+    assert stage is not None
+    bleu, chrf = stage.make(made.root / stage.name)["bpe"]
+    worse = sacrebleu.corpus_bleu(["a b c d x"] * 3, [["a b c d e"] * 3]).score
+    assert bleu["difference"] == pytest.approx((100 - worse) / 2)
+    assert (bleu["metric"], chrf["metric"]) == ("BLEU", "chrF2")
+    assert json.loads((made.root / stage.name / "significance.json").read_text())["bpe"] == [bleu, chrf]
 
 
 def test_a_selection_leaves_the_other_systems_and_their_tests_out(tmp_path: Path) -> None:

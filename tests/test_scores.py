@@ -6,6 +6,7 @@ import math
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
@@ -22,6 +23,7 @@ from dpe.evaluation.scores import (
     short_names,
     summarise,
 )
+from dpe.evaluation.seed_bootstrap import MeanDifference, compare_means
 
 WORDS = ["the", "a", "small", "big", "dog", "cat", "house", "sees", "has", "red", "old", "in", "on", "tree"]
 
@@ -41,6 +43,7 @@ def worsened(lines: list[str], seed: int, share: float) -> list[str]:
 REFERENCE = sentences(1)
 GOOD = Translation("good", worsened(REFERENCE, 2, 0.15))
 BAD = Translation("bad", worsened(REFERENCE, 3, 0.5))
+SECOND = Translation("second", worsened(REFERENCE, 7, 0.2))
 
 
 def write(path: Path, lines: list[str]) -> Path:
@@ -84,6 +87,44 @@ def test_paired_bootstrap_tells_good_from_bad_and_repeats() -> None:
     assert {test.metric for test in tests} == {"BLEU", "chrF2"}
 
 
+def by_metric(found: list[MeanDifference]) -> dict[str, MeanDifference]:
+    return {one.metric: one for one in found}
+
+
+def test_the_difference_is_that_of_the_mean_scores() -> None:
+    found = by_metric(compare_means([GOOD, SECOND], [BAD], REFERENCE, samples=20))
+    good, second, bad = (score(one, REFERENCE) for one in (GOOD, SECOND, BAD))
+    assert found["BLEU"].difference == pytest.approx((good.bleu + second.bleu) / 2 - bad.bleu)
+    assert found["chrF2"].difference == pytest.approx((good.chrf + second.chrf) / 2 - bad.chrf)
+
+
+def test_interval_and_p_are_those_of_texts_resampled_for_real() -> None:
+    samples = 40
+    close = Translation("close", worsened(REFERENCE, 8, 0.2))
+    found = by_metric(compare_means([GOOD, SECOND], [close], REFERENCE, samples=samples))["BLEU"]
+    lines = len(REFERENCE)
+    differences = []
+    for drawn in np.random.default_rng(12345).choice(lines, size=(samples, lines), replace=True):
+        reference = [REFERENCE[n] for n in drawn]
+        one, other, base = (
+            sacrebleu.corpus_bleu([system.lines[n] for n in drawn], [reference]).score
+            for system in (GOOD, SECOND, close)
+        )
+        differences.append((one + other) / 2 - base)
+    assert (found.low, found.high) == pytest.approx(tuple(np.percentile(differences, [2.5, 97.5])))
+    far = sum(abs(one - np.mean(differences)) >= abs(found.difference) for one in differences)
+    assert 0 < far < samples
+    assert found.p_value == pytest.approx((far + 1) / (samples + 1))
+
+
+def test_equal_systems_do_not_differ_and_good_ones_do() -> None:
+    for same in compare_means([GOOD, SECOND], [SECOND, GOOD], REFERENCE, samples=20):
+        assert (same.difference, same.low, same.high, same.p_value) == (0, 0, 0, 1)
+    for one in compare_means([GOOD, SECOND], [BAD], REFERENCE, samples=200):
+        assert one.low > 0
+        assert one.p_value == pytest.approx(1 / 201)
+
+
 def test_bleu_by_length_is_bleu_of_the_lines_in_the_bin() -> None:
     bins = bleu_by_length([GOOD, BAD], REFERENCE, limits=(10, 20))
     assert [part.label for part in bins] == ["1-10", "11-20", "over 20"]
@@ -107,7 +148,12 @@ def test_files_become_tables_and_a_figure(tmp_path: Path) -> None:
     scores, tests, lengths = evaluation_tables(result)
     assert [row[0] for row in scores.rows] == ["s1", "s2", "mean of seeds", "base (baseline)"]
     assert scores.rows[0][1] == f"{sacrebleu.corpus_bleu(GOOD.lines, [REFERENCE]).score:.2f}"
-    assert len(tests.rows) == 4
+    assert [row[:3] for row in tests.rows] == [
+        [system, "base", metric]
+        for systems in (("s1", "s2"), ("mean of seeds",))
+        for metric in ("BLEU", "chrF2")
+        for system in systems
+    ]
     assert lengths.columns == ["words in the reference", "lines", "mean of seeds", "base"]
     first = result.by_length[0]
     assert lengths.rows[0][2] == f"{(first.bleu['s1'] + first.bleu['s2']) / 2:.2f}"

@@ -20,6 +20,7 @@ from dpe.evaluation.scores import (
     score,
     summarise,
 )
+from dpe.evaluation.seed_bootstrap import MeanDifference, compare_means
 from dpe.evaluation.tables import Table
 
 MEAN = "mean of seeds"
@@ -33,6 +34,7 @@ class Evaluation:
     summary: Summary
     baselines: list[Scores]
     significance: list[Significance]
+    mean_differences: dict[str, list[MeanDifference]]  # of several hypotheses, by baseline
     by_length: list[LengthBin]
 
 
@@ -49,6 +51,7 @@ def evaluate_files(
         summary=summarise(scores),
         baselines=[score(one, lines) for one in others],
         significance=[test for baseline in others for test in paired_bootstrap(seeds, baseline, lines)],
+        mean_differences={one.name: compare_means(seeds, [one], lines) for one in others if len(seeds) > 1},
         by_length=bleu_by_length(outputs, lines) if by_length else [],
     )
 
@@ -57,7 +60,7 @@ def evaluation_tables(evaluation: Evaluation) -> list[Table]:
     """Scores with signatures, then the tests, then BLEU by length, as far as there are any."""
     tables = [_scores_table(evaluation)]
     if evaluation.significance:
-        tables.append(_significance_table(evaluation.significance))
+        tables.append(_significance_table(evaluation))
     if evaluation.by_length:
         tables.append(_length_table(evaluation))
     return tables
@@ -87,11 +90,17 @@ def _scores_table(evaluation: Evaluation) -> Table:
     return Table("Scores", ["system", "BLEU", "chrF2"], rows, frozenset({"system"}), note)
 
 
-def _significance_table(tests: Sequence[Significance]) -> Table:
+def _significance_table(evaluation: Evaluation) -> Table:
+    tests = evaluation.significance
     columns = ["system", "baseline", "metric", "difference", "p"]
     rows = [
         [test.name, test.baseline, test.metric, f"{test.difference:+.2f}", f"{test.p_value:.4f}"]
         for test in tests
+    ]
+    rows += [
+        [MEAN, baseline, one.metric, f"{one.difference:+.2f}", f"{one.p_value:.4f}"]
+        for baseline, found in evaluation.mean_differences.items()
+        for one in found
     ]
     signatures = {test.metric: test.signature for test in tests}
     note = "\n".join(f"{metric}: {signature}" for metric, signature in signatures.items())

@@ -8,10 +8,12 @@ translators         one per system and seed                  translators/dpe/see
 translations        of dev and test                          translations/dpe/seed-1
 scores              BLEU and chrF2 of these                  scores/dpe/seed-1
 significance        against the baselines, same seed         significance/dpe/seed-1
+                    and the mean of the seeds                significance/dpe/mean
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -211,18 +213,22 @@ class Experiment:
             outputs=(SCORES,),
         )
 
-    def significance(self, system: System, seed: int) -> Stage | None:
-        """Tests against the baselines; none for a system that has none but itself."""
-        translation = self.translation(system, seed)
-        baselines = {one.name: self.translation(one, seed) for one in self.baselines if one != system}
-        if not baselines:
+    def significance(self, system: System, seeds: Sequence[int]) -> Stage | None:
+        """One seed tested against the baselines', or the mean of several; none without a baseline."""
+        ours = [self.translation(system, seed) for seed in seeds]
+        others = {
+            one.name: [self.translation(one, seed) for seed in seeds]
+            for one in self.baselines
+            if one != system
+        }
+        if not others:
             return None
-        places = {name: self.root / stage.name for name, stage in baselines.items()}
+        places = {name: self._places(stages) for name, stages in others.items()}
         return Stage(
-            name=f"significance/{system.name}/seed-{seed}",
-            settings={"baselines": list(baselines)},
-            needs=(self.corpus, translation, *baselines.values()),
-            make=lambda directory: write_tests(directory, self.root / translation.name, places, self.texts),
+            name=f"significance/{system.name}/" + (f"seed-{seeds[0]}" if len(seeds) == 1 else "mean"),
+            settings={"baselines": list(others)},
+            needs=(self.corpus, *ours, *(stage for stages in others.values() for stage in stages)),
+            make=lambda directory: write_tests(directory, self._places(ours), places, self.texts),
             outputs=(TESTS,),
         )
 
@@ -232,6 +238,9 @@ class Experiment:
         first = self.recipe.systems[0]
         dropout = SYSTEMS["bpe-dropout"]
         return [first, dropout] if dropout in self.recipe.systems and dropout != first else [first]
+
+    def _places(self, stages: Sequence[Stage]) -> list[Path]:
+        return [self.root / stage.name for stage in stages]
 
     def _vocabulary_file(self, type: VocabularyType) -> Path:
         return self.root / "vocabularies" / type / _MODEL

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from dpe.evaluation.comparison_report import compare_files
-from dpe.evaluation.scores import Translation, paired_bootstrap, read_reference, score
+from dpe.evaluation.scores import Significance, Translation, paired_bootstrap, read_reference, score
+from dpe.evaluation.seed_bootstrap import MeanDifference, compare_means
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.inference.translator import Search, Translator
 from dpe.pipeline.models import Machine
@@ -112,20 +113,20 @@ def write_scores(directory: Path, translations: Path, texts: Texts) -> dict[str,
 
 
 def write_tests(
-    directory: Path, translations: Path, baselines: Mapping[str, Path], texts: Texts
+    directory: Path, translations: Sequence[Path], baselines: Mapping[str, Sequence[Path]], texts: Texts
 ) -> dict[str, Any]:
-    """Paired bootstrap on the test text against each baseline, which is named."""
+    """Paired bootstrap on the test text against each baseline, which is named: of one seed, or of means."""
     reference = _reference("test", texts)
-    ours = _read(translations, "test", texts)
-    tests = {
-        name: [
-            asdict(test)
-            for test in paired_bootstrap(
-                [ours], Translation(name, _read(path, "test", texts).lines), reference
-            )
-        ]
-        for name, path in baselines.items()
-    }
+    ours = [_read(path, "test", texts) for path in translations]
+    tests: dict[str, Any] = {}
+    for name, paths in baselines.items():
+        others = [replace(_read(path, "test", texts), name=name) for path in paths]
+        found: Sequence[Significance | MeanDifference]
+        if len(ours) == len(others) == 1:
+            found = paired_bootstrap(ours, others[0], reference)
+        else:
+            found = compare_means(ours, others, reference)
+        tests[name] = [asdict(test) for test in found]
     _write_json(directory / TESTS, tests)
     return tests
 

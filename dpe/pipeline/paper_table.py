@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from dpe.evaluation.tables import Table
-from dpe.pipeline.results import Metric, Results, SystemResult, Test
+from dpe.pipeline.results import Metric, Results, SystemResult
+from dpe.pipeline.verdicts import P_VALUES, SIGNIFICANT, verdict
 
-SIGNIFICANT = 0.05
 _DROPOUT = "bpe-dropout"
 _NAMES = {"bleu": "BLEU", "chrf": "chrF2"}
 
@@ -74,20 +74,10 @@ def _score(system: SystemResult, metric: Metric, text: str) -> str:
 
 
 def _delta(run: Results, system: SystemResult, other: SystemResult, metric: Metric, text: str) -> str:
-    """The difference of means, with a star where the tests of every seed agree."""
+    """The difference of means, with a star where it is significant."""
     difference = system.mean(metric, text) - other.mean(metric, text)
-    largest = largest_p(run.tests, system.name, other.name, _NAMES[metric]) if text == "test" else None
-    return f"{difference:+.2f}" + ("*" if largest is not None and largest < SIGNIFICANT else "")
-
-
-def largest_p(tests: Sequence[Test], system: str, baseline: str, metric: str) -> float | None:
-    """The p of the seed that is least sure; None without tests."""
-    found = [
-        test.p_value
-        for test in tests
-        if (test.system, test.baseline, test.metric) == (system, baseline, metric)
-    ]
-    return max(found, default=None)
+    found = verdict(run, system.name, other.name, _NAMES[metric]) if text == "test" else None
+    return f"{difference:+.2f}{found.star if found else ''}"
 
 
 def _average(
@@ -125,32 +115,31 @@ def _note(runs: Sequence[Results], columns: Sequence[tuple[str, str]], metric: M
     }
     lines = [f"seeds: {' or '.join(map(str, seeds))}"]
     if names:
-        lines.append(f"Δ: {against}; * p < {SIGNIFICANT} by paired bootstrap in every seed")
+        lines.append(f"Δ: {against}; * p < {SIGNIFICANT} by paired bootstrap")
     return "\n".join([*lines, *(f"{_NAMES[metric]}: {signature}" for signature in sorted(signatures))])
 
 
 def _tests_table(runs: Sequence[Results]) -> Table:
-    """For every system and baseline the mean difference and the largest p over the seeds."""
+    """Every system against every baseline that it was tested with."""
     rows = []
     for label, run in zip(_labels(runs), runs, strict=True):
         titles = {system.name: system.title for system in run.systems}
         pairs = dict.fromkeys((test.system, test.baseline) for test in run.tests)
         rows += [
-            [label, titles[system], titles[baseline], *_test_cells(run.tests, system, baseline)]
+            [label, titles[system], titles[baseline], *_test_cells(run, system, baseline)]
             for system, baseline in pairs
             if system in titles and baseline in titles
         ]
     columns = ["", "system", "baseline", "seeds", "BLEU", "p", "chrF2", "p "]
-    note = "Differences are means over the seeds; p is the largest of the seeds, two-sided."
+    note = f"Mean differences, in brackets 95 % intervals. {P_VALUES}"
     return Table("Paired bootstrap on test", columns, rows, frozenset(columns[:3]), note)
 
 
-def _test_cells(tests: Sequence[Test], system: str, baseline: str) -> list[str]:
+def _test_cells(run: Results, system: str, baseline: str) -> list[str]:
     cells: list[str] = []
     for metric in _NAMES.values():
-        found = [
-            test for test in tests if (test.system, test.baseline, test.metric) == (system, baseline, metric)
-        ]
-        cells = cells or [str(len(found))]
-        cells += [f"{fmean(test.difference for test in found):+.2f}", f"{max(t.p_value for t in found):.4f}"]
+        if (found := verdict(run, system, baseline, metric)) is not None:
+            interval = f" [{found.interval[0]:.2f}, {found.interval[1]:.2f}]" if found.interval else ""
+            cells = cells or [str(found.seeds)]
+            cells += [f"{found.difference:+.2f}{interval}", f"{found.p_value:.4f}"]
     return cells

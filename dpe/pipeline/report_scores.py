@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dpe.evaluation.report import Html, html_table, missing
 from dpe.evaluation.tables import Table
-from dpe.pipeline.paper_table import SIGNIFICANT, baseline_of, largest_p, paper_tables
+from dpe.pipeline.paper_table import baseline_of, paper_tables
 from dpe.pipeline.results import Metric, Results, SystemResult
+from dpe.pipeline.verdicts import P_VALUES, SIGNIFICANT, verdict
 
 _METRICS: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF2"}
 
@@ -43,7 +44,7 @@ def _score_table(results: Results, metric: Metric) -> Table:
     }
     note = [
         "Mean of the seeds ± standard deviation; Δ on test is the difference of the means.",
-        f"p: paired bootstrap, two-sided, the largest of the seeds; * p < {SIGNIFICANT} in every seed.",
+        f"{P_VALUES} * p < {SIGNIFICANT}.",
         *(f"{_METRICS[metric]}: {signature}" for signature in sorted(signatures)),
     ]
     left = frozenset({"system", "against"})
@@ -53,10 +54,9 @@ def _score_table(results: Results, metric: Metric) -> Table:
 
 def _difference(results: Results, system: SystemResult, other: SystemResult, metric: Metric) -> list[str]:
     """Difference on test, p, and from what."""
-    largest = largest_p(results.tests, system.name, other.name, _METRICS[metric])
-    star = "*" if largest is not None and largest < SIGNIFICANT else ""
-    delta = f"{system.mean(metric, 'test') - other.mean(metric, 'test'):+.2f}{star}"
-    return [delta, "" if largest is None else f"{largest:.4f}", other.title]
+    found = verdict(results, system.name, other.name, _METRICS[metric])
+    delta = f"{system.mean(metric, 'test') - other.mean(metric, 'test'):+.2f}{found.star if found else ''}"
+    return [delta, f"{found.p_value:.4f}" if found else "", other.title]
 
 
 def _mean(system: SystemResult, metric: Metric, text: str) -> str:

@@ -64,12 +64,26 @@ class Test:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeanTest:
+    """A paired bootstrap on the test text between the means of two systems' seeds, with its 95 % interval."""
+
+    system: str
+    baseline: str
+    metric: str  # BLEU, chrF2
+    difference: float
+    low: float
+    high: float
+    p_value: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Results:
     """Everything that a run has measured so far."""
 
     recipe: dict[str, Any]
     systems: list[SystemResult]
     tests: list[Test]
+    mean_tests: list[MeanTest]  # of systems all of whose seeds are there
     stages: dict[str, dict[str, Any]]  # signature, settings, seconds and facts by stage
     versions: dict[str, str]
     machine: dict[str, Any]
@@ -88,6 +102,7 @@ def collect_results(root: Path) -> Results:
         recipe=recipe,
         systems=[system for system in systems if system.seeds],
         tests=[test for system in recipe["systems"] for test in _tests(artifacts, system["name"])],
+        mean_tests=[test for system in recipe["systems"] for test in _mean_tests(artifacts, system["name"])],
         stages=_stages(artifacts),
         versions={"dpe": __version__} | versions(_PACKAGES),
         machine=machine(),
@@ -113,7 +128,8 @@ def read_results(path: Path) -> Results:
             for system in found["systems"]
         ]
         tests = [Test(**test) for test in found["tests"]]
-        return Results(**{**found, "systems": systems, "tests": tests})
+        means = [MeanTest(**test) for test in found["mean_tests"]]
+        return Results(**{**found, "systems": systems, "tests": tests, "mean_tests": means})
     except (KeyError, TypeError) as error:
         raise UserError(f"{path}: is not the results.json of a run; give one, or a run directory.") from error
 
@@ -153,6 +169,13 @@ def _tests(artifacts: Artifacts, system: str) -> list[Test]:
                 for one in found
             ]
     return tests
+
+
+def _mean_tests(artifacts: Artifacts, system: str) -> list[MeanTest]:
+    stage = f"significance/{system}/mean"
+    record = artifacts.record(stage) if artifacts.is_current(stage) else None
+    found = record["facts"].items() if record else ()
+    return [MeanTest(system=system, baseline=baseline, **test) for baseline, tests in found for test in tests]
 
 
 def _seeds(artifacts: Artifacts, kind: str, system: str) -> list[tuple[int, str]]:

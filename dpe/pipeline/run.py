@@ -59,7 +59,8 @@ def plan(experiment: Experiment, selection: Selection = Selection()) -> list[Sta
         ]
     )
     planned = {stage.name: stage for stage in stages}
-    for test in (experiment.significance(system, seed) for seed in seeds for system in systems):
+    groups = [*((seed,) for seed in seeds), *([recipe.seeds] if len(recipe.seeds) > 1 else [])]
+    for test in (experiment.significance(system, group) for group in groups for system in systems):
         if test and _is_within_reach(test, planned.keys(), experiment.root):
             planned |= {stage.name: stage for stage in (*test.needs, test) if stage.name not in planned}
     return list(planned.values())

@@ -1,0 +1,79 @@
+"""Two systems, each trained with several seeds: the difference of their mean scores on resampled lines.
+
+sacreBLEU compares one output with another. Here all seeds of both systems are scored on the same resampled
+lines, which asks whether these models would differ as much on another test text of the kind. How much the
+models of one system differ among themselves is not in it; their standard deviation says that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from dpe.evaluation.scores import BOOTSTRAP_SAMPLES, Translation
+
+_SEED = 12345  # as sacreBLEU's
+_METRICS: dict[str, type[Metric]] = {"BLEU": BLEU, "chrF2": CHRF}
+
+
+@dataclass(frozen=True)
+class MeanDifference:
+    """The mean score of one system minus the other's: 95 % interval, and two-sided p of no difference."""
+
+    metric: str
+    difference: float
+    low: float
+    high: float
+    p_value: float
+
+
+def compare_means(
+    ours: Sequence[Translation],
+    baseline: Sequence[Translation],
+    reference: Sequence[str],
+    *,
+    samples: int = BOOTSTRAP_SAMPLES,
+) -> list[MeanDifference]:
+    """Every translation is one seed's; the two systems may have different numbers of seeds."""
+    counts = _resampled_counts(len(reference), samples)
+    found = []
+    for name, make in _METRICS.items():
+        metric = make()
+        means = [
+            np.mean([_scores(metric, one.lines, reference, counts) for one in seeds], axis=0)
+            for seeds in (ours, baseline)
+        ]
+        found.append(_summary(name, means[0] - means[1]))
+    return found
+
+
+def _resampled_counts(lines: int, samples: int) -> NDArray[np.float64]:
+    """How often each resample takes each line; the first row is the text itself."""  # [1 + sample, line]
+    drawn = np.random.default_rng(_SEED).choice(lines, size=(samples, lines), replace=True)
+    counts = [np.bincount(sample, minlength=lines) for sample in drawn]
+    return np.array([np.ones(lines), *counts])
+
+
+def _summary(metric: str, differences: NDArray[np.float64]) -> MeanDifference:
+    """Of the difference on the text itself, which comes first, and on its resamples."""
+    real, resampled = float(differences[0]), differences[1:]
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    as_far = np.abs(resampled - resampled.mean()) >= abs(real)
+    p_value = (int(as_far.sum()) + 1) / (len(resampled) + 1)
+    return MeanDifference(metric, real, float(low), float(high), p_value)
+
+
+def _scores(
+    metric: Metric, lines: Sequence[str], reference: Sequence[str], counts: NDArray[np.float64]
+) -> list[float]:
+    """The corpus score of every resample, from sums of sacreBLEU's counts by line."""
+    by_line = metric._extract_corpus_statistics(lines, [reference])  # what its own bootstrap calls
+    sums = counts @ np.array(by_line, dtype=np.float64)  # [1 + sample, statistic]
+    return [cast(Any, metric._compute_score_from_stats(one)).score for one in sums.tolist()]

@@ -1,0 +1,50 @@
+"""Whether one system is better than another, by the mean of their seeds or by the seed that is least sure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean
+
+from dpe.pipeline.results import Results
+
+SIGNIFICANT = 0.05
+P_VALUES = (
+    "p: paired bootstrap over the lines of the mean of the seeds, two-sided; until all seeds are there, the "
+    "largest p of a seed."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A difference on the test text and how sure it is."""
+
+    seeds: int
+    difference: float
+    interval: tuple[float, float] | None  # 95 %; of means only
+    p_value: float
+
+    @property
+    def star(self) -> str:
+        return "*" if self.p_value < SIGNIFICANT else ""
+
+
+def verdict(results: Results, system: str, baseline: str, metric: str) -> Verdict | None:
+    """On BLEU or chrF2; None where nothing has been tested."""
+    pair = (system, baseline, metric)
+    single = [test for test in results.tests if (test.system, test.baseline, test.metric) == pair]
+    for mean in results.mean_tests:
+        if (mean.system, mean.baseline, mean.metric) == pair:
+            return Verdict(
+                seeds=len(results.recipe["seeds"]),
+                difference=mean.difference,
+                interval=(mean.low, mean.high),
+                p_value=mean.p_value,
+            )
+    if not single:
+        return None
+    return Verdict(
+        seeds=len(single),
+        difference=fmean(test.difference for test in single),
+        interval=None,
+        p_value=max(test.p_value for test in single),
+    )
