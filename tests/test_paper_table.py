@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dpe.cli import run
 from dpe.errors import UserError
 from dpe.pipeline.paper_table import paper_tables
 from dpe.pipeline.results import Results, read_results, write_results
@@ -58,8 +59,8 @@ BPE, DPE_SCORES = [20.0, 21.0, 20.4], [22.0, 21.5, 21.9]
 
 
 def test_the_table_has_means_deviations_deltas_and_stars(tmp_path: Path) -> None:
-    run = read_results(hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.01))
-    scores, tests = paper_tables([run])
+    found = read_results(hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.01))
+    scores, tests = paper_tables([found])
     assert list(scores.columns) == ["", "BPE", "DPE", "Δ"]
     assert list(scores.rows[0]) == [
         "en→et",
@@ -72,8 +73,8 @@ def test_the_table_has_means_deviations_deltas_and_stars(tmp_path: Path) -> None
 
 
 def test_one_seed_that_is_not_sure_takes_the_star(tmp_path: Path) -> None:
-    run = read_results(hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.02))
-    assert paper_tables([run])[0].rows[0][3] == "+1.33"  # the third seed has p = 0.06
+    found = read_results(hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.02))
+    assert paper_tables([found])[0].rows[0][3] == "+1.33"  # the third seed has p = 0.06
 
 
 def test_the_mean_of_all_seeds_decides_where_it_was_tested(tmp_path: Path) -> None:
@@ -87,15 +88,15 @@ def test_the_mean_of_all_seeds_decides_where_it_was_tested(tmp_path: Path) -> No
 
 
 def test_other_texts_and_metrics(tmp_path: Path) -> None:
-    run = read_results(hand_made_run(tmp_path / "r", {"bpe": [20.0], "dpe": [21.0]}, p=0.01))
-    assert list(paper_tables([run], text="dev")[0].rows[0]) == ["en→et", "19.00", "20.00", "+1.00"]
-    assert list(paper_tables([run], metric="chrf")[0].rows[0]) == ["en→et", "40.00", "41.00", "+1.00*"]
+    found = read_results(hand_made_run(tmp_path / "r", {"bpe": [20.0], "dpe": [21.0]}, p=0.01))
+    assert list(paper_tables([found], text="dev")[0].rows[0]) == ["en→et", "19.00", "20.00", "+1.00"]
+    assert list(paper_tables([found], metric="chrf")[0].rows[0]) == ["en→et", "40.00", "41.00", "+1.00*"]
 
 
 def test_systems_are_compared_with_bpe_dropout_as_in_the_paper(tmp_path: Path) -> None:
     scores = {"bpe": [20.0], "bpe-dropout": [20.5], "dpe": [21.5]}
-    run = read_results(hand_made_run(tmp_path / "r", scores, p=0.9))
-    assert list(paper_tables([run])[0].rows[0]) == ["en→et", "20.00", "20.50", "+0.50", "21.50", "+1.00"]
+    found = read_results(hand_made_run(tmp_path / "r", scores, p=0.9))
+    assert list(paper_tables([found])[0].rows[0]) == ["en→et", "20.00", "20.50", "+0.50", "21.50", "+1.00"]
 
 
 def test_several_runs_are_rows_with_an_average(tmp_path: Path) -> None:
@@ -114,6 +115,13 @@ def test_several_runs_are_rows_with_an_average(tmp_path: Path) -> None:
         ["en→et (three)", "40.00", "", ""],
         ["average", "30.00", "", ""],
     ]
+
+
+def test_runs_without_scores_have_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = hand_made_run(tmp_path / "r", {}, p=0.9)
+    assert paper_tables([read_results(root)]) == []
+    assert run(["table", str(root)]) == 2
+    assert "scored yet" in capsys.readouterr().err
 
 
 def test_scores_whose_inputs_have_changed_are_left_out(tmp_path: Path) -> None:

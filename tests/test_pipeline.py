@@ -114,6 +114,32 @@ def test_a_plan_has_only_what_its_systems_need(tmp_path: Path) -> None:
     assert all(positions[need.name] < positions[stage.name] for stage in plan(made) for need in stage.needs)
 
 
+def test_without_seeds_the_targets_are_only_cut(tmp_path: Path) -> None:
+    made = experiment(tmp_path, MINUSCULE, 'systems=["dpe"]', "seeds=[]")
+    assert [stage.name for stage in plan(made)] == [
+        "corpus",
+        "vocabularies/bpe",
+        "segmentations/bpe",
+        "segmenters/mixed",
+        "segmentations/mixed",
+    ]
+
+
+def test_a_vocabulary_of_other_text_does_not_depend_on_the_training_text(tmp_path: Path) -> None:
+    write_lines(tmp_path / "other", ["kaksi taloa", "talo ja toinen talo"] * 5)
+    overrides = (f"data='{tmp_path}'", "vocabulary.text=['other']", "vocabulary.size=30")
+    learned = []
+    for pairs in (200, 210):
+        made = experiment(tmp_path / str(pairs), MINUSCULE, *overrides, f"corpus.builtin_pairs={pairs}")
+        stage = made.vocabulary("bpe")
+        stage.make(made.root)
+        learned.append((made.root / "vocab.model").read_bytes())
+        assert stage.files == (tmp_path / "other",)
+    assert learned[0] == learned[1]
+    with pytest.raises(UserError, match=r"does not find 1 of them .*absent"):
+        experiment(tmp_path, MINUSCULE, *overrides[:1], "vocabulary.text=['absent']").vocabulary("bpe")
+
+
 def test_the_mean_of_the_seeds_is_tested(tmp_path: Path) -> None:
     made = experiment(tmp_path, MINUSCULE, 'systems=["bpe", "dpe"]', "seeds=[1, 2]")
     outputs = {
@@ -152,7 +178,7 @@ def test_a_selection_leaves_the_other_systems_and_their_tests_out(tmp_path: Path
 def test_shipped_recipes_describe_valid_models(path: Path) -> None:
     recipe = read_recipe(path)
     for system in recipe.systems:
-        settings = translator_settings(recipe.translator, system, recipe.seeds[0], None)
+        settings = translator_settings(recipe.translator, system, 1, None)
         assert settings.uses_segmenter == (system.segmenter is not None)
         if system.segmenter:
             assert segmenter_settings(recipe.segmenter, source=system.segmenter == "mixed").batch > 0

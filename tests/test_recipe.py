@@ -80,7 +80,9 @@ def test_a_mistake_names_the_file_and_the_nearest_setting(tmp_path: Path, line: 
     [
         ('name = "mine"', "", "'name' is missing"),
         ('systems = ["bpe", "dpe"]', "systems = []", "systems must name at least one"),
-        ('systems = ["bpe", "dpe"]', 'systems = ["bpe", "bpe"]', "none twice"),
+        ('systems = ["bpe", "dpe"]', 'systems = ["bpe", "bpe"]', "systems names one twice"),
+        ('name = "mine"', 'name = "mine"\nseeds = [1, 1]', "seeds names one twice"),
+        ("[vocabulary]", 'moses = true\n[vocabulary]\ntext = ["a"]', "vocabulary.text"),
         ('target = "de"', 'target = "en"', "both 'en'"),
         ('dev = "dev.{language}"', "", "train, dev and test"),
         ('dev = "dev.{language}"', 'dev = "dev.de"', "'dev.de' without {language}"),

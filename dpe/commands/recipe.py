@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from dpe.commands.options import AsJson, AsMarkdown, Device
+from dpe.errors import UserError
 from dpe.progress import Progress
 
 
@@ -92,6 +93,8 @@ def table(
     results = [read_results(path) for path in runs]
     tables = paper_tables(results, metric=metric, text=text)
     tables += [training_table(results)] if training else []
+    if not tables:
+        raise UserError("Nothing has been translated and scored yet; see 'dpe run', or look with --training.")
     show(results, tables, as_json=json, as_markdown=markdown)
 
 

@@ -42,7 +42,14 @@ from dpe.pipeline.outputs import (
     write_scores,
     write_tests,
 )
-from dpe.pipeline.texts import Texts, corpus_files, corpus_settings, make_corpus, make_vocabulary
+from dpe.pipeline.texts import (
+    Texts,
+    corpus_files,
+    corpus_settings,
+    make_corpus,
+    make_vocabulary,
+    vocabulary_files,
+)
 from dpe.progress import Progress
 from dpe.recipe.experiment import Recipe
 from dpe.recipe.systems import SYSTEMS, SegmenterName, System
@@ -78,7 +85,8 @@ class Experiment:
         )
 
     def vocabulary(self, type: VocabularyType) -> Stage:
-        fields = self.recipe.vocabulary
+        fields, outside = self.recipe.vocabulary, vocabulary_files(self.recipe)
+        text = outside or self.texts.prepared_pair("train")
         settings = VocabularySettings(
             size=fields.size,
             type=type,
@@ -89,7 +97,8 @@ class Experiment:
             name=f"vocabularies/{type}",
             settings=asdict(settings),
             needs=(self.corpus,),
-            make=lambda directory: make_vocabulary(self.texts, settings, directory / _MODEL),
+            files=outside,
+            make=lambda directory: make_vocabulary(text, settings, directory / _MODEL),
             outputs=(_MODEL,),
         )
 

@@ -15,8 +15,10 @@ _NAMES = {"bleu": "BLEU", "chrf": "chrF2"}
 
 
 def paper_tables(runs: Sequence[Results], *, metric: Metric = "bleu", text: str = "test") -> list[Table]:
-    """The scores, then the tests behind the stars (which are on the test text)."""
+    """The scores, then the tests behind the stars (which are on the test text); nothing without scores."""
     columns = _columns(runs)
+    if not columns:
+        return []
     rows = [_row(label, run, columns, metric, text) for label, run in zip(_labels(runs), runs, strict=True)]
     if len(runs) > 1:
         rows += _average(runs, columns, metric, text)

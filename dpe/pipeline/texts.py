@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -61,7 +61,18 @@ class Texts:
 def corpus_files(recipe: Recipe) -> tuple[Path, ...]:
     """The files from outside, all of which must be there."""
     names = [name for name in (*recipe.corpus.train, recipe.corpus.dev, recipe.corpus.test) if name]
-    files = [recipe.file(name, language) for name in names for language in (recipe.source, recipe.target)]
+    return _found(
+        recipe,
+        [recipe.file(name, language) for name in names for language in (recipe.source, recipe.target)],
+    )
+
+
+def vocabulary_files(recipe: Recipe) -> tuple[Path, ...]:
+    """The files from outside that the vocabulary is learned from, if not from the training text."""
+    return _found(recipe, [Path(recipe.data).expanduser() / name for name in recipe.vocabulary.text])
+
+
+def _found(recipe: Recipe, files: Sequence[Path]) -> tuple[Path, ...]:
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
         raise UserError(
@@ -129,11 +140,9 @@ def _copy_pairs(recipe: Recipe, texts: Texts, split: Split, name: str) -> int:
     return len(pairs)
 
 
-def make_vocabulary(texts: Texts, settings: VocabularySettings, out: Path) -> dict[str, Any]:
-    """Learn the joint vocabulary of both sides of the training text."""
-    learned = learn_vocabulary(
-        chain.from_iterable(read_lines(path) for path in texts.prepared_pair("train")), settings
-    )
+def make_vocabulary(files: Sequence[Path], settings: VocabularySettings, out: Path) -> dict[str, Any]:
+    """Learn one vocabulary of all files together."""
+    learned = learn_vocabulary(chain.from_iterable(map(read_lines, files)), settings)
     learned.save(out)
     return {"pieces": len(learned), "characters": len(learned.characters)}
 

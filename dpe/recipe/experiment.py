@@ -49,11 +49,12 @@ class CorpusFields:
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyFields:
-    """[vocabulary]: learned from both sides of the training text together."""
+    """[vocabulary]: learned from both sides of the training text together, unless `text` names others."""
 
     size: int = 32_000
     normalization: Normalization = "nfkc"
     character_coverage: float = 1.0
+    text: tuple[str, ...] = ()  # files below `data` to learn it from instead of the training text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +118,7 @@ class Recipe:
     systems: tuple[System, ...]  # names of systems, or tables that define others
     about: str = ""  # one sentence
     data: str = "data"  # directory of the corpus files
-    seeds: tuple[int, ...] = (1,)  # of the translators
+    seeds: tuple[int, ...] = (1,)  # of the translators; none: only cut the targets
     cut: tuple[Split, ...] = ("test",)  # texts whose targets are cut by each segmenter, for analyses
     examples: int = 5  # words whose cuts are shown
     corpus: CorpusFields
@@ -128,10 +129,14 @@ class Recipe:
 
     def __post_init__(self) -> None:
         names = [system.name for system in self.systems]
-        lists: dict[str, Sequence[object]] = {"systems": names, "seeds": self.seeds, "cut": self.cut}
+        lists: dict[str, Sequence[object]] = {"systems": names, "cut": self.cut, "seeds": self.seeds}
         for what, given in lists.items():
-            if not given or len(set(given)) < len(given):
-                raise UserError(f"{what} must name at least one, and none twice.")
+            if not given and what != "seeds":
+                raise UserError(f"{what} must name at least one.")
+            if len(set(given)) < len(given):
+                raise UserError(f"{what} names one twice; leave one of them out.")
+        if self.vocabulary.text and self.corpus.moses:
+            raise UserError("vocabulary.text is read as it is; with corpus.moses = true leave it out.")
         if self.source == self.target:
             raise UserError(f"source and target are both {self.source!r}; give two languages.")
         if self.corpus.builtin_pairs and {self.source, self.target} != {"en", "fi"}:
