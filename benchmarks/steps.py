@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.subjects import Collation, trained_mixed, translation_model, untrained_mixed
-from benchmarks.textbook import Table, table, textbook_log_likelihood, torch_layers
+from benchmarks.textbook import Table, full_cross_entropy, table, textbook_log_likelihood, torch_layers
 from dpe.model.batching import MixedBatch, TranslationBatch
 from dpe.model.edge_scores import DEFAULT_THRESHOLD
 from dpe.model.mixed import MixedTransformer
@@ -22,6 +22,7 @@ from dpe.training.objectives import batch_edge_scores, label_smoothed_cross_entr
 
 CONTENDERS = ("mixed", "translation", "textbook")
 OWN_LAYERS = "textbook with our layers"
+OWN_LOSS = "translation with our loss"
 KEEPING = " keeping freed memory"  # behind a contender's name: as our trainer runs it
 
 
@@ -54,8 +55,8 @@ def make_step(contender: str, size: int) -> Step:
     if contender.endswith(KEEPING):
         keep_freed_memory()
         contender = contender.removesuffix(KEEPING)
-    if contender == "translation":
-        return translation_step(translation_model(size))
+    if contender in ("translation", OWN_LOSS):
+        return translation_step(translation_model(size), own_loss=contender == OWN_LOSS)
     if contender == "untrained":
         return mixed_step(untrained_mixed(size))
     model = trained_mixed(size)
@@ -80,9 +81,13 @@ def textbook_step(model: MixedTransformer, *, own_layers: bool) -> Step:
     return Step(model, loss)
 
 
-def translation_step(model: TranslationTransformer) -> Step:
+def translation_step(model: TranslationTransformer, *, own_loss: bool = False) -> Step:
+    """With the loss as it is usually written, or with ours, which does not hold all logits."""
+
     def loss(batch: TranslationBatch) -> tuple[Tensor, int]:
-        return label_smoothed_cross_entropy(model, batch, smoothing=0.1)[0], batch.token_count
+        ours, usual = label_smoothed_cross_entropy, full_cross_entropy
+        value = ours(model, batch, smoothing=0.1)[0] if own_loss else usual(model, batch, smoothing=0.1)
+        return value, batch.token_count
 
     return Step(model, loss)
 

@@ -1,4 +1,4 @@
-"""The training step as one would first write it from the paper, kept for comparison.
+"""Training steps as one would first write them, kept for comparison: the paper's, and a translator's loss.
 
 The softmax over the vocabulary is held for every character position, and Alg. 1 is a loop over the
 characters of the sentences that autograd records. It is batched over sentences and its edges are gathered in
@@ -20,8 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpe.model import transformer
-from dpe.model.batching import MixedBatch
+from dpe.model.batching import MixedBatch, TranslationBatch
 from dpe.model.mixed import MixedTransformer
+from dpe.model.translation import TranslationTransformer
 
 
 @dataclass(frozen=True)
@@ -101,3 +102,15 @@ def _by_end(scores: Tensor) -> Tensor:
     spans = torch.arange(longest - 1, -1, -1)
     starts = torch.arange(positions)[:, None] - 1 - spans  # [end, back]
     return scores[:, starts.clamp_min(0), spans]
+
+
+def full_cross_entropy(model: TranslationTransformer, batch: TranslationBatch, *, smoothing: float) -> Tensor:
+    """The loss of a standard translation transformer, holding [sentence, position, piece]; summed."""
+    logits = model.logits(batch.source, batch.source_lengths, batch.target_in)
+    return F.cross_entropy(
+        logits.flatten(0, 1),
+        batch.target_out.flatten(),
+        ignore_index=model.pad_id,
+        label_smoothing=smoothing,
+        reduction="sum",
+    )

@@ -5,7 +5,7 @@
     python -m benchmarks.training_step memory 8000        peak memory, each contender in a process of its own
 
 Time is that of forward, backward, clipping and Adam on batches that are ready. The contenders take turns,
-each in a process of its own, with torch's defaults; two more keep freed memory, as our trainer lets them.
+each in a process of its own, with torch's defaults; three more keep freed memory, as our trainer lets them.
 Memory is the peak of the resident memory of the process (Linux only), and its growth over what was held
 before the first step, when the interpreter, the text, the model and the optimiser's state were there.
 """
@@ -29,6 +29,7 @@ from benchmarks.steps import (
     CONTENDERS,
     KEEPING,
     OWN_LAYERS,
+    OWN_LOSS,
     Step,
     interleaved,
     make_batches,
@@ -46,7 +47,7 @@ from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
 
 SIZES = (8_000, 32_000)
 BATCHES, REPETITIONS = 2, 5
-KEPT = tuple(name + KEEPING for name in ("mixed", "translation"))
+KEPT = tuple(name + KEEPING for name in ("mixed", "translation", OWN_LOSS))
 
 
 def main(arguments: list[str]) -> None:
@@ -72,7 +73,7 @@ def step_times(size: int) -> dict[str, Any]:
     batches = {name: make_batches(name, size, lines) for name in CONTENDERS}
     trained_mixed(size)  # so that no process has to train it
     with ExitStack() as stack:
-        names = (*CONTENDERS, OWN_LAYERS, *KEPT)
+        names = (*CONTENDERS, OWN_LAYERS, OWN_LOSS, *KEPT)
         steps = {name: stack.enter_context(OwnProcess(name, size)) for name in names}
         seconds = interleaved(steps, dict.fromkeys(names, range(BATCHES)), repetitions=REPETITIONS)
     return {
@@ -87,9 +88,11 @@ def step_times(size: int) -> dict[str, Any]:
         "textbook_over_translation": ratio(seconds, "textbook", "translation"),
         "textbook_over_mixed": ratio(seconds, "textbook", "mixed"),
         "textbook_with_our_layers_over_mixed": ratio(seconds, OWN_LAYERS, "mixed"),
+        "our_loss_over_translation": ratio(seconds, OWN_LOSS, "translation"),
         "keeping_freed_memory": {
-            "mixed_over_translation": ratio(seconds, *KEPT),
-            **{name: ratio(seconds, name + KEEPING, name) for name in ("mixed", "translation")},
+            "mixed_over_translation": ratio(seconds, *KEPT[:2]),
+            "mixed_over_translation_with_our_loss": ratio(seconds, KEPT[0], KEPT[2]),
+            **{name: ratio(seconds, name + KEEPING, name) for name in ("mixed", "translation", OWN_LOSS)},
         },
         "largest_relative_difference_of_textbook": _difference(size, batches["textbook"]),
         "active_positions": active_share(
@@ -168,7 +171,7 @@ def active_share(probabilities: Sequence[Tensor], *, threshold: float = DEFAULT_
 def memory_of_all(size: int) -> dict[str, Any]:
     """Peak memory of each contender, and the ratios between them."""
     trained_mixed(size)  # so that no process has to train it
-    peaks: dict[str, Any] = {name: in_own_process(name, size) for name in (*CONTENDERS, *KEPT)}
+    peaks: dict[str, Any] = {name: in_own_process(name, size) for name in (*CONTENDERS, OWN_LOSS, *KEPT)}
     mixed, translation, textbook = (peaks[name]["peak_mb"] for name in CONTENDERS)
     return peaks | {
         "mixed_over_translation": mixed / translation,

@@ -10,8 +10,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tensor_sizes import LargestTensor
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpe.model import edge_scores as module
 from dpe.model.edge_scores import edge_scores, edge_scores_reference
@@ -177,21 +177,6 @@ def test_default_threshold_on_a_peaked_posterior() -> None:
     assert 0 < (ours - exact).norm() / exact.norm() < 1e-4
 
 
-class LargestTensor(TorchDispatchMode):
-    """Records the number of elements of the largest tensor that any operation makes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, function, types, arguments=(), options=None):  # type: ignore[no-untyped-def]
-        result = function(*arguments, **(options or {}))
-        for tensor in result if isinstance(result, tuple | list) else (result,):
-            if isinstance(tensor, Tensor):
-                self.elements = max(self.elements, tensor.numel())
-        return result
-
-
 def test_memory_is_one_chunk_whatever_the_number_of_positions() -> None:
     positions, pieces, chunk = 300, 50, 8
     case = leaves(make_case(10, positions=positions, pieces=pieces, edges=600))
@@ -224,7 +209,7 @@ def test_keeps_only_its_inputs_for_the_backward_pass() -> None:
 
 def test_lower_precision_products_keep_a_float32_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
     """What autocast asks for on a GPU, with float16 because every CPU has it."""
-    monkeypatch.setattr(module, "_product_type", lambda states: torch.float16)
+    monkeypatch.setattr(module, "product_type", lambda states: torch.float16)
     case = make_case(12)
     case = leaves(Case(case.states.float(), case.weight.float(), case.positions, case.pieces))
     ours = edge_scores(*case, threshold=0.0, chunk=4)

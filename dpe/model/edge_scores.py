@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dpe.model.chunked_softmax import DEFAULT_CHUNK, ChunkedSoftmax, product_type
+
 DEFAULT_THRESHOLD = 1e-4
-DEFAULT_CHUNK = 512  # positions: enough for the matrix product to run at full speed
 
 
 def edge_scores(
@@ -46,7 +47,7 @@ def edge_scores(
     The trap: with a threshold above 0 the gradient is approximate. A position whose edges receive together
     less than `threshold` times what the position with the most receives gets no gradient at all.
     """
-    options = _Options(tuple(excluded), threshold, chunk, _product_type(states))
+    options = _Options(tuple(excluded), threshold, chunk, product_type(states))
     scores: Tensor = _EdgeScores.apply(  # type: ignore[no-untyped-call]
         states, output_weight, edge_positions, edge_pieces, options
     )
@@ -73,13 +74,7 @@ class _Options:
     excluded: tuple[int, ...]
     threshold: float
     chunk: int
-    product_type: torch.dtype  # of the matrix products; softmax and sums are in float32 at least
-
-
-def _product_type(states: Tensor) -> torch.dtype:
-    """The type that autocast wants for matrix products, or that of the states without autocast."""
-    device = states.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+    product_type: torch.dtype
 
 
 class _EdgeScores(torch.autograd.Function):
@@ -97,7 +92,7 @@ class _EdgeScores(torch.autograd.Function):
         ctx.save_for_backward(states, output_weight, edge_positions, edge_pieces)
         ctx.options = options
         positions, edge_rows = torch.unique_consecutive(edge_positions, return_inverse=True)
-        softmax = _Softmax(output_weight, options, rows=len(positions))
+        softmax = _softmax(output_weight, options, rows=len(positions))
         scores = softmax.output.new_empty(len(edge_pieces))
         for rows, edges in _chunks(len(positions), edge_rows, options.chunk):
             log_probabilities = softmax.log_probabilities(states[positions[rows]])  # [row, piece]
@@ -113,7 +108,7 @@ class _EdgeScores(torch.autograd.Function):
         edge_pieces, gradient = edge_pieces[kept_edges], gradient[kept_edges]
         positions, edge_rows = torch.unique_consecutive(edge_positions[kept_edges], return_inverse=True)
         row_sums = gradient.new_zeros(len(positions)).index_add_(0, edge_rows, gradient)
-        softmax = _Softmax(output_weight, ctx.options, rows=len(positions))
+        softmax = _softmax(output_weight, ctx.options, rows=len(positions))
         states_gradient, weight_gradient = torch.zeros_like(states), torch.zeros_like(output_weight)
         for rows, edges in _chunks(len(positions), edge_rows, ctx.options.chunk):
             chunk = states[positions[rows]]  # [row, width]
@@ -123,6 +118,15 @@ class _EdgeScores(torch.autograd.Function):
             logits_gradient[:, softmax.excluded] = 0.0
             states_gradient[positions[rows]] = softmax.add_gradients(logits_gradient, chunk, weight_gradient)
         return states_gradient, weight_gradient, None, None, None
+
+
+def _softmax(output_weight: Tensor, options: _Options, *, rows: int) -> ChunkedSoftmax:
+    return ChunkedSoftmax(
+        output_weight,
+        rows=min(rows, options.chunk),
+        excluded=options.excluded,
+        product_type=options.product_type,
+    )
 
 
 def _edges_that_matter(gradient: Tensor, edge_positions: Tensor, threshold: float) -> Tensor:
@@ -144,47 +148,3 @@ def _chunks(row_count: int, edge_rows: Tensor, chunk: int) -> Iterator[tuple[sli
     edge_starts = torch.searchsorted(edge_rows, bounds).tolist()
     for index, start in enumerate(row_starts):
         yield slice(start, min(start + chunk, row_count)), slice(edge_starts[index], edge_starts[index + 1])
-
-
-class _Softmax:
-    """The softmax of one chunk of positions after another, always in the same two buffers [row, piece]."""
-
-    def __init__(self, output_weight: Tensor, options: _Options, *, rows: int) -> None:
-        self.product_type = options.product_type
-        self.weight = output_weight.to(options.product_type)
-        self.excluded = torch.tensor(options.excluded, dtype=torch.long, device=output_weight.device)
-        shape = (min(rows, options.chunk), len(output_weight))
-        softmax_type = torch.promote_types(options.product_type, torch.float32)
-        self.logits = self.weight.new_empty(shape, dtype=softmax_type)
-        self.output = torch.empty_like(self.logits)
-
-    def log_probabilities(self, states: Tensor) -> Tensor:
-        """Of states [row, width]: [row, piece], valid until the next call."""
-        return torch.log_softmax(self._logits(states), 1, out=self.output[: len(states)])
-
-    def probabilities(self, states: Tensor) -> Tensor:
-        """Of states [row, width]: [row, piece], valid until the next call."""
-        return torch.softmax(self._logits(states), 1, out=self.output[: len(states)])
-
-    def _logits(self, states: Tensor) -> Tensor:
-        logits = self.logits[: len(states)]
-        _product(states.to(self.product_type), self.weight.T, out=logits)
-        logits[:, self.excluded] = float("-inf")
-        return logits
-
-    def add_gradients(self, logits_gradient: Tensor, states: Tensor, weight_gradient: Tensor) -> Tensor:
-        """Add the chunk's share to `weight_gradient`; returns the gradient of its states. # [row, width]"""
-        left, right = logits_gradient.to(self.product_type), states.to(self.product_type)
-        if self.product_type == weight_gradient.dtype:
-            weight_gradient.addmm_(left.T, right)
-        else:
-            weight_gradient.add_(left.T @ right)
-        return (left @ self.weight).to(states.dtype)
-
-
-def _product(left: Tensor, right: Tensor, *, out: Tensor) -> None:
-    """left @ right into `out`, which may be of a wider type than the two."""
-    if left.dtype == out.dtype:
-        torch.mm(left, right, out=out)
-    else:
-        out.copy_(left @ right)

@@ -56,10 +56,15 @@ class TranslationTransformer(nn.Module):
         states = self.decoder(self.embedding(target_in), memory, mask, cache)
         return F.linear(states, self.embedding.weight)
 
-    def logits(self, source: Tensor, source_lengths: Tensor, target_in: Tensor) -> Tensor:
-        """Teacher forcing: target_in [sentence, position] begins with bos. # [sentence, position, piece]"""
+    def states(self, source: Tensor, source_lengths: Tensor, target_in: Tensor) -> Tensor:
+        """Teacher forcing: target_in [sentence, position] begins with bos. # [sentence, position, width]"""
         memory, mask = self.encode(source, source_lengths)
-        return self.decode(target_in, memory, mask)
+        states: Tensor = self.decoder(self.embedding(target_in), memory, mask)
+        return states
+
+    def logits(self, source: Tensor, source_lengths: Tensor, target_in: Tensor) -> Tensor:
+        """Of the next piece after each position, by teacher forcing. # [sentence, position, piece]"""
+        return F.linear(self.states(source, source_lengths, target_in), self.embedding.weight)
 
     forward = logits  # so that a wrapper such as DistributedDataParallel, which calls forward, works
 

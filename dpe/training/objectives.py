@@ -7,10 +7,10 @@ The marginal likelihood of a sentence is a sum over its words, because no piece 
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from dpe.model.batching import MixedBatch, TranslationBatch
+from dpe.model.cross_entropy import smoothed_cross_entropy
 from dpe.model.edge_scores import DEFAULT_THRESHOLD, edge_scores
 from dpe.model.mixed import MixedTransformer
 from dpe.model.translation import TranslationTransformer
@@ -45,10 +45,8 @@ def label_smoothed_cross_entropy(
     model: TranslationTransformer, batch: TranslationBatch, *, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """Sum over target tokens of the smoothed loss, and of the plain one, in nats."""
-    logits = model.logits(batch.source, batch.source_lengths, batch.target_in)  # [sentence, token, piece]
+    states = model.states(batch.source, batch.source_lengths, batch.target_in)  # [sentence, token, width]
     real = batch.target_out != model.pad_id
-    log_probabilities = F.log_softmax(logits[real].float(), dim=-1)  # [token, piece]
-    picked = log_probabilities.gather(1, batch.target_out[real].unsqueeze(1)).squeeze(1)
-    nats = -picked.sum()
-    uniform = -log_probabilities.mean(dim=-1).sum()
-    return (1 - smoothing) * nats + smoothing * uniform, nats.detach()
+    return smoothed_cross_entropy(
+        states[real], model.embedding.weight, batch.target_out[real], smoothing=smoothing
+    )
