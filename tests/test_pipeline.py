@@ -14,9 +14,11 @@ import pytest
 import sacrebleu
 
 from dpe.errors import UserError
+from dpe.pipeline.artifacts import Artifacts
 from dpe.pipeline.experiment import Experiment
 from dpe.pipeline.models import Machine, segmenter_settings, translator_settings, translator_stopping
 from dpe.pipeline.run import Selection, plan
+from dpe.pipeline.running import in_order, run_stages
 from dpe.pipeline.texts import Texts, make_corpus
 from dpe.progress import QUIET, Progress
 from dpe.recipe.reading import read_recipe
@@ -316,6 +318,23 @@ def test_a_killed_run_goes_on_and_ends_as_one_that_was_not(tmp_path: Path) -> No
     assert "cut/results.json" in said
     tables, _ = finished(dpe(tmp_path, "table", "cut", "whole/results.json"))
     assert "en→fi (minuscule)" in tables
+
+
+def test_a_longer_training_goes_on_from_the_shorter(tmp_path: Path) -> None:
+    systems = 'systems=["bpe"]'
+    whole, grown = (experiment(tmp_path / name, MINUSCULE, systems) for name in ("whole", "grown"))
+    short = experiment(tmp_path / "grown", MINUSCULE, systems, "translator.epochs=1")
+    for made in (whole, short, grown):
+        run_stages(in_order([made.translator(made.recipe.systems[0], 1)]), Artifacts(made.root), SILENT)
+    curves = [read_lines(made.root / "translators/bpe/seed-1/training.jsonl") for made in (whole, grown)]
+    epochs = [[json.loads(line)["epoch"] for line in curve if "dev_bleu" in line] for curve in curves]
+    assert epochs == [[1, 2, 3], [1, 2, 3]]
+    assert (
+        outputs(grown.root)["translators/bpe/seed-1/model.safetensors"]
+        == (outputs(whole.root)["translators/bpe/seed-1/model.safetensors"])
+    )
+    aside = [path.name for path in (grown.root / "translators/bpe").iterdir()]
+    assert len(aside) == 2  # the shorter one is kept
 
 
 def test_a_dry_run_makes_nothing(tmp_path: Path) -> None:

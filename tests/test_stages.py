@@ -81,6 +81,45 @@ def test_what_was_made_before_comes_back_with_its_settings(tmp_path: Path) -> No
     assert toy.text("x/c") == "a1 x/b1 x/c1 "
 
 
+def growing(artifacts: Artifacts, limit: int, *needs: Stage) -> Stage:
+    """Counts up to a limit, going on from what is there."""
+
+    def make(directory: Path) -> Mapping[str, Any]:
+        count = directory / "count"
+        begun = len(count.read_text()) if count.exists() else 0
+        count.write_text("x" * limit)
+        (directory / "cache").mkdir(exist_ok=True)
+        return {"begun": begun, "steps": limit}
+
+    return Stage(
+        name="x/count",
+        settings={"limit": limit},
+        needs=needs,
+        make=make,
+        outputs=("count",),
+        goes_on_from=lambda before: before["limit"] <= limit,
+    )
+
+
+def test_what_only_has_to_be_longer_goes_on_from_the_longest(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+
+    def begun(limit: int, *needs: Stage) -> int:
+        stage = growing(artifacts, limit, *needs)
+        run_stages(in_order([stage]), artifacts, SILENT)
+        record = artifacts.record("x/count")
+        assert record is not None
+        return int(record["facts"]["begun"])
+
+    assert [begun(5), begun(8)] == [0, 5]
+    assert begun(3) == 0  # a shorter one is made from the start
+    assert begun(9) == 8
+    assert begun(5) == 0  # brought back, not made again
+    assert (tmp_path / "x/count/count").read_text() == "xxxxx"
+    other = Toy(tmp_path).stage("a", 1)
+    assert begun(10, other) == 0  # of other needs
+
+
 def test_a_file_from_outside_counts_by_its_content(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("one")

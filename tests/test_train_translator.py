@@ -72,6 +72,21 @@ def cut_files(directory: Path) -> list[Path]:
 
 @pytest.mark.parametrize("source", ["bpe", "bpe-dropout"])
 @pytest.mark.parametrize("target", ["bpe", "bpe-dropout", "longest-match"])
+@pytest.mark.parametrize(
+    ("now", "before", "can"),
+    [
+        (Stopping(steps=20), Stopping(steps=10), True),
+        (Stopping(steps=10), Stopping(steps=20), False),
+        (Stopping(epochs=3), Stopping(epochs=3, patience=2), True),
+        (Stopping(epochs=3, patience=2), Stopping(epochs=3), False),
+        (Stopping(epochs=9, patience=1), Stopping(epochs=3, patience=2), False),
+        (Stopping(epochs=9, average=2), Stopping(epochs=3, average=2), False),
+    ],
+)
+def test_a_training_can_only_become_longer(now: Stopping, before: Stopping, can: bool) -> None:
+    assert now.goes_on_from(before) is can
+
+
 def test_count_based_methods_train(
     corpus: Path, vocabulary: Vocabulary, tmp_path: Path, source: str, target: str
 ) -> None:

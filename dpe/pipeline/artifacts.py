@@ -2,13 +2,15 @@
 
 The signature of a stage is a hash of its settings, of the signatures of the stages it needs and of the files
 from outside that it reads. It is known before anything is made, so a look at the records tells what is up to
-date. What was made with another signature is put aside (`NAME.SIGNATURE`) until its settings come back.
+date. What was made with another signature is put aside (`NAME.SIGNATURE`) until its settings come back; a
+training that is to be longer begins with a copy of it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from dpe.errors import UserError
 from dpe.text.files import whole_text_file
 
 RECORD = "artifact.json"
+_NOT_COPIED = ("cache", "cuts", "ctranslate2-*")  # made again from the rest
 Facts = Mapping[str, Any]
 
 
@@ -34,6 +37,8 @@ class Stage:
     make: Callable[[Path], Facts]  # fills the directory; what it returns is kept in the record
     outputs: tuple[str, ...]  # files that must be there for the stage to count as done
     files: tuple[Path, ...] = ()  # text from outside the run
+    # Whether what other settings made of the same needs can go on to become this.
+    goes_on_from: Callable[[Mapping[str, Any]], bool] | None = None
 
     @cached_property
     def signature(self) -> str:
@@ -92,7 +97,7 @@ class Artifacts:
         )
 
     def settle(self, stage: Stage) -> None:
-        """Put aside what another signature made, and bring back what this one made before."""
+        """Put aside what another signature made; bring back what this one made before, or can go on from."""
         directory = self.directory(stage)
         record = read_record(directory)
         if record is not None and record["signature"] != stage.signature:
@@ -101,6 +106,23 @@ class Artifacts:
         if earlier.exists() and read_record(directory) is None:
             directory.parent.mkdir(parents=True, exist_ok=True)
             earlier.rename(directory)
+        if not directory.exists() and (shorter := self._shorter(stage)):
+            copy = self._aside(stage.name, "copy")
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(shorter, copy, ignore=shutil.ignore_patterns(RECORD, *_NOT_COPIED))
+            copy.rename(directory)
+
+    def _shorter(self, stage: Stage) -> Path | None:
+        """What was put aside and can go on to become this stage; of several the longest."""
+        if stage.goes_on_from is None:
+            return None
+        needs = {need.name: need.signature for need in stage.needs}
+        found = []
+        for directory in self.directory(stage).parent.glob(f"{self.directory(stage).name}.*"):
+            record = read_record(directory)
+            if record and record["needs"] == needs and stage.goes_on_from(record["settings"]):
+                found.append((record["facts"].get("steps", 0), directory))
+        return max(found)[1] if found else None
 
     def is_current(self, name: str) -> bool:
         """Whether a finished artifact and all that it was made from are still the same, by the records."""

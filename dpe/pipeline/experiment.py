@@ -22,8 +22,10 @@ from dpe.pipeline.artifacts import Facts, Stage
 from dpe.pipeline.models import (
     MODEL_FILES,
     Machine,
+    can_go_on,
     make_segmenter,
     make_translator,
+    model_settings,
     segmenter_settings,
     segmenter_stopping,
     translator_settings,
@@ -105,6 +107,7 @@ class Experiment:
     def segmenter(self, name: SegmenterName) -> Stage:
         settings = segmenter_settings(self.recipe.segmenter, source=name == "mixed")
         stopping = segmenter_stopping(self.recipe.segmenter)
+        described = model_settings(settings, stopping)
 
         def make(directory: Path) -> Facts:
             return make_segmenter(
@@ -119,10 +122,11 @@ class Experiment:
 
         return Stage(
             name=f"segmenters/{name}",
-            settings=asdict(settings) | {"stopping": asdict(stopping)},
+            settings=described,
             needs=(self.corpus, self.vocabulary("bpe")),
             make=make,
             outputs=MODEL_FILES,
+            goes_on_from=lambda before: can_go_on(before, described),
         )
 
     def plain_segmentation(self) -> Stage:
@@ -168,6 +172,7 @@ class Experiment:
         languages = (self.recipe.source, self.recipe.target) if self.recipe.corpus.moses else None
         settings = translator_settings(fields, system, seed, languages)
         stopping = translator_stopping(fields)
+        described = model_settings(settings, stopping)
 
         def make(directory: Path) -> Facts:
             return make_translator(
@@ -184,10 +189,11 @@ class Experiment:
         segmenters = (self.segmenter(system.segmenter),) if system.segmenter else ()
         return Stage(
             name=f"translators/{system.name}/seed-{seed}",
-            settings=asdict(settings) | {"stopping": asdict(stopping)},
+            settings=described,
             needs=(self.corpus, self.vocabulary(system.vocabulary), *segmenters),
             make=make,
             outputs=MODEL_FILES,
+            goes_on_from=lambda before: can_go_on(before, described),
         )
 
     def translation(self, system: System, seed: int) -> Stage:

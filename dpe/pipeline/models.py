@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,18 @@ def segmenter_stopping(fields: SegmenterFields) -> Stopping:
 
 def translator_stopping(fields: TranslatorFields) -> Stopping:
     return _stopping(fields, TRANSLATOR_PRESETS[fields.preset])
+
+
+def model_settings(settings: SegmenterSettings | TranslatorSettings, stopping: Stopping) -> dict[str, Any]:
+    """What a trained model depends on, as its stage records it."""
+    return asdict(settings) | {"stopping": asdict(stopping)}
+
+
+def can_go_on(before: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    """Whether a model that was trained with other settings would only have to be trained longer."""
+    after = json.loads(json.dumps(settings))  # as a record has them
+    stopping, earlier = Stopping(**after["stopping"]), Stopping(**before["stopping"])
+    return {**before, "stopping": None} == {**after, "stopping": None} and stopping.goes_on_from(earlier)
 
 
 def make_segmenter(

@@ -53,6 +53,16 @@ class Stopping:
     patience: int | None = None  # epochs without a better score
     average: int = 1  # epochs whose weights are averaged at the end
 
+    def goes_on_from(self, earlier: Stopping) -> bool:
+        """Whether a training that ended so can go on until this; an average at its end would be lost."""
+        pairs = (
+            (self.epochs, earlier.epochs),
+            (self.steps, earlier.steps),
+            (self.patience, earlier.patience),
+        )
+        longer = all(now is None or (before is not None and now >= before) for now, before in pairs)
+        return longer and self.average == earlier.average == 1
+
 
 class Task(Protocol):
     """What is trained: a model, its batches, its loss, its score on the development text."""
