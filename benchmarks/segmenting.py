@@ -32,7 +32,8 @@ from dpe.inference.line_answers import CutSettings, LineCutter, Lines
 from dpe.inference.scored_batch import Cut, ScoredBatch
 from dpe.inference.segmenter import BATCH_CHARACTERS, Segmenter
 from dpe.inference.workers import ordered_results
-from dpe.model.batching import MixedCollator, MixedExample, epoch_batches
+from dpe.model.batch_order import epoch_batches
+from dpe.model.batching import MixedCollator, MixedExample
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.text.corpus import Pair, write_lines

@@ -16,6 +16,7 @@ import torch
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
+from dpe.model.batch_order import epoch_batches
 from dpe.model.batching import (
     MixedBatch,
     MixedCollator,
@@ -23,20 +24,20 @@ from dpe.model.batching import (
     TranslationBatch,
     TranslationExample,
     collate_translation,
-    epoch_batches,
 )
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
 from dpe.progress import QUIET, Progress
-from dpe.text.corpus import ParallelText, read_lines, write_lines
+from dpe.text.corpus import read_lines, write_lines
 from dpe.text.grammar import generate
+from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import MODEL, load_tensors, put_weights
 from dpe.training.processes import Processes
 from dpe.training.segmenter_task import build_mixed, mixed_example
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
-from dpe.training.trainer import Stopping, TrainingSettings
+from dpe.training.settings import Stopping, TrainingSettings
 
 SHARED_TEXT = Path(__file__).parents[2] / "shared" / "data" / "multi30k" / "en-de"
 CACHE = Path(tempfile.gettempdir()) / "dpe-benchmarks"

@@ -27,16 +27,18 @@ from benchmarks.record import record
 from benchmarks.subjects import CACHE, NETWORK, text, trained_mixed, vocabulary
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.inference.translator import Translator, length_limit, load_model
-from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, epoch_batches
+from dpe.model.batch_order import epoch_batches
+from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation
 from dpe.model.transformer import sinusoids
 from dpe.model.translation import TranslationTransformer
 from dpe.progress import QUIET, Progress
-from dpe.text.corpus import ParallelText, write_lines
+from dpe.text.corpus import write_lines
+from dpe.text.text_file import ParallelText
 from dpe.training.checkpoint import MODEL, save_model, write_settings
 from dpe.training.objectives import label_smoothed_cross_entropy
 from dpe.training.processes import Processes
+from dpe.training.settings import Stopping, TrainingSettings
 from dpe.training.target_cuts import Cutting
-from dpe.training.trainer import Stopping, TrainingSettings
 from dpe.training.translator_task import build_translation
 from dpe.training.translator_training import TranslatorSettings, train_translator
 

@@ -16,15 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import make_model
 
+from dpe.model.batch_order import epoch_batches, prefetch, shard
 from dpe.model.batching import (
     CharacterIds,
     MixedCollator,
     MixedExample,
     TranslationExample,
     collate_translation,
-    epoch_batches,
-    prefetch,
-    shard,
 )
 from dpe.segmentation.lattice import LatticeBuilder
 from dpe.text.vocabulary import MARKER, Vocabulary, split_words
@@ -215,7 +213,7 @@ def test_prefetch_ends_when_closed_dropped_or_interrupted() -> None:
 def test_prefetch_does_not_hold_up_the_end_of_the_program() -> None:
     script = (
         "from itertools import count\n"
-        "from dpe.model.batching import prefetch\n"
+        "from dpe.model.batch_order import prefetch\n"
         "items = prefetch(count())\n"
         "print(next(items))\n"
     )

@@ -19,15 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpe.errors import UserError
-from dpe.text.corpus import (
-    Pair,
-    ParallelText,
-    TextFile,
-    read_lines,
-    read_pairs,
-    read_tsv,
-    write_lines,
-)
+from dpe.text.corpus import Pair, read_lines, read_pairs, read_tsv, write_lines
+from dpe.text.text_file import ParallelText, TextFile
 
 SUFFIXES = ("", ".gz", ".xz")
 BOM = b"\xef\xbb\xbf"
@@ -277,7 +270,7 @@ def test_without_cache_packed_text_leaves_nothing_after_exit(tmp_path: Path) -> 
     (tmp_path / "temporary").mkdir()
     program = (
         "import os, pathlib, sys\n"
-        "from dpe.text.corpus import TextFile\n"
+        "from dpe.text.text_file import TextFile\n"
         "file = TextFile.open(pathlib.Path(sys.argv[1]))\n"
         "child = os.fork()\n"
         "if child == 0: print(file[0], flush=True); sys.exit()\n"

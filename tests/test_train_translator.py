@@ -24,8 +24,8 @@ from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import load_tensors
 from dpe.training.curve import read_curve
 from dpe.training.processes import Processes
+from dpe.training.settings import Stopping
 from dpe.training.target_cuts import CountTargets, Cutting, SegmenterTargets, changed_shares
-from dpe.training.trainer import Stopping
 
 TWO_STEPS = Stopping(steps=2)
 

@@ -27,7 +27,7 @@ from dpe.inference.translator import LONGEST_PART, exported, length_limit, load_
 from dpe.model.translation import TranslationTransformer
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, save_model
-from dpe.training.trainer import Stopping
+from dpe.training.settings import Stopping
 from dpe.training.translator_task import build_translation
 
 ROOT = Path(__file__).parents[1]

@@ -12,12 +12,12 @@ from segmenters import PAIRS
 from dpe.evaluation.scores import Translation, score
 from dpe.model.transformer import TransformerSettings
 from dpe.progress import QUIET, Progress
-from dpe.text.corpus import ParallelText
+from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.position import Position
 from dpe.training.processes import Processes
+from dpe.training.settings import Stopping, TrainingSettings
 from dpe.training.target_cuts import CorpusCutter
-from dpe.training.trainer import Stopping, TrainingSettings
 from dpe.training.translator_training import TranslatorSettings, train_translator
 
 TRAIN, DEV, TEST = PAIRS[:300], PAIRS[300:310], PAIRS[310:374]

@@ -81,13 +81,13 @@ def train_segmenter(
     """
     from dpe.errors import UserError
     from dpe.evaluation.plots import draw_training_curve
-    from dpe.text.corpus import ParallelText
+    from dpe.text.text_file import ParallelText
     from dpe.text.vocabulary import Vocabulary
     from dpe.training.presets import SEGMENTER_PRESETS
     from dpe.training.processes import join_processes, leave_processes
     from dpe.training.segmenter_training import SegmenterSettings
     from dpe.training.segmenter_training import train_segmenter as train
-    from dpe.training.trainer import Stopping
+    from dpe.training.settings import Stopping
 
     if no_source == (source is not None) or (source is None) != (dev_source is None):
         raise UserError("Give --source and --dev-source, or --no-source for a model of the target alone.")

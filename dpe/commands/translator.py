@@ -129,11 +129,11 @@ def train_translator(
     --segmenter segmenter --preset tiny --out translator`
     """
     from dpe.inference.corpus_cutter import SegmenterCutter
-    from dpe.text.corpus import ParallelText
+    from dpe.text.text_file import ParallelText
     from dpe.text.vocabulary import Vocabulary
     from dpe.training.presets import TRANSLATOR_PRESETS
     from dpe.training.processes import join_processes, leave_processes
-    from dpe.training.trainer import Stopping
+    from dpe.training.settings import Stopping
     from dpe.training.translator_training import TranslatorSettings
     from dpe.training.translator_training import train_translator as train
 

@@ -24,7 +24,7 @@ from dpe.errors import UserError
 from dpe.inference.line_answers import Answers, Lines
 from dpe.inference.resumable_output import Record, ResumableOutput, StreamOutput
 from dpe.inference.workers import ordered_results
-from dpe.model.batching import epoch_batches
+from dpe.model.batch_order import epoch_batches
 from dpe.progress import Clock, Progress
 from dpe.text.corpus import Pair, read_lines, read_pairs, read_tsv
 from dpe.text.files import is_standard_stream

@@ -13,7 +13,8 @@ from dpe.errors import UserError
 from dpe.inference.long_lines import is_long
 from dpe.inference.scored_batch import Cut, Drawing, ScoredBatch
 from dpe.inference.segmentation import Posterior, Score, Segmentation
-from dpe.model.batching import MixedCollator, MixedExample, epoch_batches
+from dpe.model.batch_order import epoch_batches
+from dpe.model.batching import MixedCollator, MixedExample
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.text.vocabulary import Vocabulary

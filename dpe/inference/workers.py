@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Generic, TypeVar
 
 from dpe.errors import UserError
-from dpe.model.batching import prefetch
+from dpe.model.batch_order import prefetch
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -25,7 +25,7 @@ from dpe.training.position import Position
 from dpe.training.presets import SEGMENTER_PRESETS, TRANSLATOR_PRESETS, Preset
 from dpe.training.processes import Processes, choose_device
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
-from dpe.training.trainer import Stopping, TrainingSettings
+from dpe.training.settings import Stopping, TrainingSettings
 from dpe.training.translator_training import Bleu, TranslatorSettings, train_translator
 
 MODEL_FILES = (SETTINGS, VOCABULARY, MODEL, CURVE)

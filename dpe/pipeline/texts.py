@@ -12,9 +12,10 @@ from typing import Any
 from dpe.errors import UserError
 from dpe.progress import Progress
 from dpe.recipe.experiment import CorpusFields, Recipe, Split
-from dpe.text.corpus import Pair, ParallelText, read_lines, read_pairs, write_lines
+from dpe.text.corpus import Pair, read_lines, read_pairs, write_lines
 from dpe.text.grammar import write_corpus
 from dpe.text.preparation import CleaningRules, Moses, clean
+from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
 _SEED = 1  # of the built-in corpus, and of the draw of training lines

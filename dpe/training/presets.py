@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpe.model.transformer import TransformerSettings
-from dpe.training.trainer import TrainingSettings
+from dpe.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpe.model.batching import MixedBatch, MixedCollator, MixedExample, epoch_batches, shard
+from dpe.model.batch_order import epoch_batches, shard
+from dpe.model.batching import MixedBatch, MixedCollator, MixedExample
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.segmentation.dynamic_program import best
-from dpe.text.corpus import ParallelText
 from dpe.text.segmenters import CountSegmenter, Draw
+from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, split_words
 from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
 from dpe.training.processes import Processes

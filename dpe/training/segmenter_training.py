@@ -10,14 +10,15 @@ import torch
 from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
 from dpe.progress import Progress
-from dpe.text.corpus import ParallelText
 from dpe.text.segmenters import BpeDropout, CountSegmenter, OwnCut
+from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import write_settings
 from dpe.training.position import Position
 from dpe.training.processes import Processes
 from dpe.training.segmenter_task import SegmenterData, SegmenterTask, build_mixed
-from dpe.training.trainer import Stopping, Trainer, TrainingSettings
+from dpe.training.settings import Stopping, TrainingSettings
+from dpe.training.trainer import Trainer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,9 @@ from typing import Protocol
 
 from dpe.errors import UserError
 from dpe.progress import Progress
-from dpe.text.corpus import ParallelText, TextFile, read_lines
+from dpe.text.corpus import read_lines
 from dpe.text.segmenters import CountSegmenter, Draw
+from dpe.text.text_file import ParallelText, TextFile
 from dpe.text.vocabulary import MARKER
 from dpe.training.processes import Processes
 

@@ -13,7 +13,6 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,47 +20,16 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from dpe.model.batching import prefetch, shard
+from dpe.model.batch_order import prefetch, shard
 from dpe.progress import Progress, duration
 from dpe.training.allocator import keep_freed_memory
 from dpe.training.checkpoint import MODEL, average_weights, put_weights, save_model
 from dpe.training.curve import Curve
 from dpe.training.position import Position, load_position, save_position
 from dpe.training.processes import Processes
+from dpe.training.settings import Stopping, TrainingSettings
 
 _STEPS_A_RECORD = 100  # points of the curve between two epochs
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
-    """How a model is trained. The learning rate rises over `warmup` updates, then falls as 1/sqrt(update)."""
-
-    learning_rate: float = 5e-4
-    warmup: int = 4000
-    clip: float = 1.0  # largest norm of the gradient
-    accumulate: int = 1  # batches whose gradients make one update, in each process
-    seed: int = 1
-    bf16: bool = False  # autocast on a GPU
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stopping:
-    """When training ends: at the first of these. May differ between two starts of one training."""
-
-    epochs: int | None = None
-    steps: int | None = None  # updates
-    patience: int | None = None  # epochs without a better score
-    average: int = 1  # epochs whose weights are averaged at the end
-
-    def goes_on_from(self, earlier: Stopping) -> bool:
-        """Whether a training that ended so can go on until this; an average at its end would be lost."""
-        pairs = (
-            (self.epochs, earlier.epochs),
-            (self.steps, earlier.steps),
-            (self.patience, earlier.patience),
-        )
-        longer = all(now is None or (before is not None and now >= before) for now, before in pairs)
-        return longer and self.average == earlier.average == 1
 
 
 class Task(Protocol):

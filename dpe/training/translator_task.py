@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, epoch_batches
+from dpe.model.batch_order import epoch_batches
+from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
-from dpe.text.corpus import ParallelText
 from dpe.text.segmenters import CountSegmenter, Draw
+from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.objectives import label_smoothed_cross_entropy
 from dpe.training.processes import Processes

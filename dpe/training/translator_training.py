@@ -12,14 +12,15 @@ import torch
 from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
 from dpe.progress import Progress
-from dpe.text.corpus import ParallelText
 from dpe.text.segmenters import CountSegmenter, OwnCut, make_segmenter
+from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import write_settings
 from dpe.training.position import Position
 from dpe.training.processes import Processes
+from dpe.training.settings import Stopping, TrainingSettings
 from dpe.training.target_cuts import CorpusCutter, CountTargets, Cutting, EpochTargets, SegmenterTargets
-from dpe.training.trainer import Stopping, Trainer, TrainingSettings
+from dpe.training.trainer import Trainer
 from dpe.training.translator_task import TranslatorData, TranslatorTask, build_translation
 
 SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]

@@ -1,0 +1,126 @@
+"""Which lines make which batch: order by (seed, epoch), budgets, shards, prefetching.
+
+    batches = epoch_batches(len(text), load, size, budget=(6000, 6000), seed=1, epoch=0)
+    for examples in prefetch(shard(batches, rank=0, world=1)): ...
+
+The batches of an epoch are a function of the arguments alone: ranks share them out, they do not change them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from queue import SimpleQueue
+from typing import TypeVar
+
+import numpy as np
+
+Example = TypeVar("Example")
+Item = TypeVar("Item")
+
+
+def epoch_batches(
+    count: int,
+    load: Callable[[int], Example | None],
+    size: Callable[[Example], tuple[int, int]],
+    *,
+    budget: tuple[int, int],
+    seed: int,
+    epoch: int,
+    window: int = 20_000,
+    shuffle: bool = True,
+) -> Iterator[list[Example]]:
+    """Every line of 0..count-1 once, in batches of similar length.
+
+    `load` gives a line's example, or None to leave it out; `size` its (source tokens, target positions);
+    `budget` bounds both for a batch, padding included. An example that exceeds it alone is a batch of its
+    own. Only one window of examples is in memory. Without `shuffle` the windows follow the file, and the
+    batches of a window go from short to long.
+    """
+    random = np.random.default_rng([seed, epoch])
+    order = random.permutation(count) if shuffle else np.arange(count)
+    for begin in range(0, count, window):
+        loaded = (load(line) for line in order[begin : begin + window].tolist())
+        examples = [example for example in loaded if example is not None]
+        examples.sort(key=lambda example: size(example)[::-1])  # stable: equal sizes stay in drawn order
+        batches = list(_within_budget(examples, size, budget))
+        if shuffle:
+            batches = [batches[i] for i in random.permutation(len(batches))]
+        yield from batches
+
+
+def _within_budget(
+    examples: Iterable[Example], size: Callable[[Example], tuple[int, int]], budget: tuple[int, int]
+) -> Iterator[list[Example]]:
+    """Cut a sequence into batches, each as long as the padded sizes allow."""
+    batch: list[Example] = []
+    longest_source = longest_target = 0
+    for example in examples:
+        source, target = size(example)
+        longest_source, longest_target = max(longest_source, source), max(longest_target, target)
+        rows = len(batch) + 1
+        if batch and (rows * longest_source > budget[0] or rows * longest_target > budget[1]):
+            yield batch
+            batch, longest_source, longest_target = [], source, target
+        batch.append(example)
+    if batch:
+        yield batch
+
+
+def shard(batches: Iterable[Item], *, rank: int, world: int, start: int = 0) -> Iterator[Item | None]:
+    """The batches of one rank: one of each group of `world`, beginning with group `start`.
+
+    Every rank makes the same number of steps: in a last group that is too small some get None.
+    """
+    remaining = islice(batches, start * world, None)
+    while group := list(islice(remaining, world)):
+        yield group[rank] if rank < len(group) else None
+
+
+def prefetch(items: Iterable[Item], *, depth: int = 2) -> Iterator[Item]:
+    """The same items, up to `depth` of them prepared ahead by a thread.
+
+    An exception of the preparation is raised here. The thread ends when this iterator is closed or dropped,
+    after the item that it is at.
+    """
+    results: SimpleQueue[tuple[Item] | BaseException | None] = SimpleQueue()
+    slots, stop = threading.Semaphore(depth), threading.Event()
+    # A daemon, so that an iterator which is never closed cannot hold up the end of the program.
+    thread = threading.Thread(
+        target=_prepare, args=(items, results, slots, stop), name="prefetch", daemon=True
+    )
+    thread.start()
+    try:
+        while (result := results.get()) is not None:
+            if isinstance(result, BaseException):
+                raise result
+            slots.release()
+            yield result[0]
+    finally:
+        stop.set()
+        slots.release()  # wakes the thread if it waits for one
+        # At exit the thread no longer runs, and a garbage collection may happen in the thread itself.
+        if not sys.is_finalizing() and thread is not threading.current_thread():
+            thread.join(timeout=1)
+
+
+def _prepare(
+    items: Iterable[Item],
+    results: SimpleQueue[tuple[Item] | BaseException | None],
+    slots: threading.Semaphore,
+    stop: threading.Event,
+) -> None:
+    """The thread of `prefetch`: puts items as 1-tuples, then an exception or None."""
+    try:
+        iterator = iter(items)
+        while slots.acquire() and not stop.is_set():
+            try:
+                item = next(iterator)
+            except StopIteration:
+                break
+            results.put((item,))
+        results.put(None)
+    except BaseException as error:
+        results.put(error)

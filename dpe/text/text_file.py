@@ -1,0 +1,227 @@
+"""Text by line number: a file, a column of a TSV, a parallel text; packed ones are unpacked into a cache."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import io
+import os
+import shutil
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpe.errors import UserError
+from dpe.text.corpus import Pair, decode_line, read_lines, split_columns, wrong_columns
+from dpe.text.files import (
+    Stamp,
+    cached_file,
+    is_packed,
+    reading,
+    temporary_cache,
+    whole_file,
+)
+
+_CHUNK = 1 << 20
+_OFFSET = np.dtype("<i8")
+
+
+class Lines(Protocol):
+    """Lines by number, from 0."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, number: int) -> str: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def digest(self) -> str: ...
+
+
+class TextFile:
+    """A text by line number without reading it into memory: 8 bytes a line say where each line ends.
+
+    With `cache`, a directory, that index is kept there and memory-mapped, and built anew when size or
+    time of the text change; without it, it is in memory. A packed text is unpacked into `cache`, or
+    into a temporary directory that goes when the program ends. Safe in forked, spawned and threaded
+    workers: a copy opens the text for itself, and reads share no position.
+    """
+
+    def __init__(self, path: Path, plain: Path, index: Path | None) -> None:
+        """Use `open`. `path` is what the user named, `plain` the bytes, `index` where the ends are kept."""
+        self.path = path
+        self._plain = plain.absolute()
+        self._stamp = Stamp.of(plain)  # before the index is built, so that a change meanwhile is noticed
+        self._index = index and index.absolute()
+        self._line_ends: NDArray[np.int64] | None = _line_ends(path, plain, index)
+        self._count = len(self._line_ends)
+        self._first_start = _mark_length(plain)
+        self._descriptor: int | None = None
+
+    @classmethod
+    def open(cls, path: Path, *, cache: Path | None = None) -> TextFile:
+        """Index `path`, or find its index; the whole text is checked to be UTF-8 when it is indexed."""
+        stamp = Stamp.of(path)
+        plain = path
+        if is_packed(path):
+            cache = cache or temporary_cache()
+            plain = cached_file(path, stamp, cache, "text")
+            if not plain.exists():
+                with reading(path) as packed, whole_file(plain) as file:
+                    shutil.copyfileobj(packed, file, _CHUNK)
+        return cls(path, plain, cache and cached_file(path, stamp, cache, "lines"))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: int) -> str:
+        number = range(self._count)[number]  # counts from the end when negative; IndexError outside
+        descriptor, ends = self._opened()
+        start = int(ends[number - 1]) if number else self._first_start
+        length = int(ends[number]) - start
+        raw = os.pread(descriptor, length, start)
+        if len(raw) != length:
+            raise self._changed()
+        return decode_line(raw, self.path, number + 1)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[number] for number in range(self._count))
+
+    def digest(self) -> str:
+        """Tells two texts apart, wherever they lie and however they are packed."""
+        with self._plain.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a worker needs: an index on disk is mapped there again, one in memory is sent along."""
+        ends = self._line_ends if self._index is None else None
+        return self.__dict__ | {"_descriptor": None, "_line_ends": ends}
+
+    def _opened(self) -> tuple[int, NDArray[np.int64]]:
+        if self._line_ends is None:
+            self._line_ends = _line_ends(self.path, self._plain, self._index)
+        if self._descriptor is None:
+            if Stamp.of(self._plain) != self._stamp:
+                raise self._changed()
+            self._descriptor = os.open(self._plain, os.O_RDONLY)
+            weakref.finalize(self, os.close, self._descriptor).atexit = False
+        return self._descriptor, self._line_ends
+
+    def _changed(self) -> UserError:
+        return UserError(f"{self.path}: changed while it was in use; start again.")
+
+
+@dataclass(frozen=True)
+class TsvColumn:
+    """One column, 0 or 1, of a text whose lines are `source TAB target`."""
+
+    file: TextFile
+    column: int
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+    def __getitem__(self, number: int) -> str:
+        number = range(len(self.file))[number]
+        pair = split_columns(self.file[number], self.file.path, number + 1)
+        return pair.target if self.column else pair.source or ""
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[number] for number in range(len(self)))
+
+    def digest(self) -> str:
+        return f"{self.file.digest()} column {self.column}"
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Pairs by number; `source` is None for a target-only model."""
+
+    source: Lines | None
+    target: Lines
+
+    @classmethod
+    def open(cls, source: Path | None, target: Path, *, cache: Path | None = None) -> ParallelText:
+        """Two texts, line by line; see `TextFile` for `cache`."""
+        right = TextFile.open(target, cache=cache)
+        if source is None:
+            return cls(None, right)
+        left = TextFile.open(source, cache=cache)
+        if len(left) != len(right):
+            raise UserError(
+                f"{source} has {len(left)} lines but {target} has {len(right)}; "
+                "a parallel text needs equally many lines."
+            )
+        return cls(left, right)
+
+    @classmethod
+    def open_tsv(cls, path: Path, *, cache: Path | None = None) -> ParallelText:
+        """One text of lines `source TAB target`, all of which are checked here, in one pass."""
+        file = TextFile.open(path, cache=cache)
+        with reading(file._plain) as stream:
+            for number, raw in enumerate(stream, start=1):
+                if raw.count(b"\t") != 1 and number <= len(file):  # a mark alone is no line
+                    raise wrong_columns(path, number, raw.count(b"\t"))
+        return cls(TsvColumn(file, 0), TsvColumn(file, 1))
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def describe(self) -> dict[str, str | int | None]:
+        """Enough to notice that another text is given."""
+        source = None if self.source is None else self.source.digest()
+        return {"lines": len(self), "source": source, "target": self.target.digest()}
+
+    def __getitem__(self, number: int) -> Pair:
+        return Pair(None if self.source is None else self.source[number], self.target[number])
+
+    def __iter__(self) -> Iterator[Pair]:
+        return (self[number] for number in range(len(self)))
+
+
+def _mark_length(plain: Path) -> int:
+    with plain.open("rb") as file:
+        return len(codecs.BOM_UTF8) if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0
+
+
+def _line_ends(path: Path, plain: Path, index: Path | None) -> NDArray[np.int64]:
+    """The offset after each line of `plain`: in memory, or mapped from `index`, which is made if absent."""
+    if index is None:
+        memory = io.BytesIO()
+        _write_line_ends(path, plain, memory)
+        return np.frombuffer(memory.getbuffer(), _OFFSET)
+    if not index.exists():
+        with whole_file(index) as file:
+            _write_line_ends(path, plain, file)
+    if index.stat().st_size == 0:  # which cannot be mapped
+        return np.zeros(0, _OFFSET)
+    return np.asarray(np.memmap(index, _OFFSET, mode="r"))  # indexing the base class is faster
+
+
+def _write_line_ends(path: Path, plain: Path, index: BinaryIO) -> None:
+    """Write the offset after each line of `plain`; text that is not UTF-8 is an error that names `path`."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    position, last_end = 0, _mark_length(plain)
+    with reading(plain) as file:
+        while chunk := file.read(_CHUNK):
+            try:
+                decoder.decode(chunk)
+            except UnicodeDecodeError:
+                _raise_at_line(path)
+            ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + (position + 1)
+            index.write(ends.astype(_OFFSET).tobytes())
+            position += len(chunk)
+            last_end = int(ends[-1]) if len(ends) else last_end
+    if decoder.getstate()[0]:  # the text ends inside a character
+        _raise_at_line(path)
+    if position > last_end:
+        index.write(np.array([position], _OFFSET).tobytes())
+
+
+def _raise_at_line(path: Path) -> None:
+    """Read again line by line, to say where the text stops being UTF-8."""
+    for _ in read_lines(path):
+        pass
+    raise UserError(f"{path}: changed while it was read; start again.")

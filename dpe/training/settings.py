@@ -1,0 +1,37 @@
+"""How a model is trained, and when that ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """How a model is trained. The learning rate rises over `warmup` updates, then falls as 1/sqrt(update)."""
+
+    learning_rate: float = 5e-4
+    warmup: int = 4000
+    clip: float = 1.0  # largest norm of the gradient
+    accumulate: int = 1  # batches whose gradients make one update, in each process
+    seed: int = 1
+    bf16: bool = False  # autocast on a GPU
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """When training ends: at the first of these. May differ between two starts of one training."""
+
+    epochs: int | None = None
+    steps: int | None = None  # updates
+    patience: int | None = None  # epochs without a better score
+    average: int = 1  # epochs whose weights are averaged at the end
+
+    def goes_on_from(self, earlier: Stopping) -> bool:
+        """Whether a training that ended so can go on until this; an average at its end would be lost."""
+        pairs = (
+            (self.epochs, earlier.epochs),
+            (self.steps, earlier.steps),
+            (self.patience, earlier.patience),
+        )
+        longer = all(now is None or (before is not None and now >= before) for now, before in pairs)
+        return longer and self.average == earlier.average == 1
