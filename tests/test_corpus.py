@@ -232,7 +232,7 @@ def test_index_and_unpacked_text_are_used_again(tmp_path: Path, monkeypatch: pyt
     def nothing_is_written(path: Path) -> None:
         raise AssertionError(path)
 
-    monkeypatch.setattr("dpe.text.corpus.whole_file", nothing_is_written)
+    monkeypatch.setattr("dpe.text.text_file.whole_file", nothing_is_written)
     assert list(TextFile.open(path, cache=cache)) == ["a", "b"]
     assert {file: file.stat().st_mtime_ns for file in cache.iterdir()} == before
 
