@@ -71,6 +71,21 @@ def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_a_unigram_vocabulary_works_without_dropout_of_the_source(corpus: Path, tmp_path: Path) -> None:
+    model, out = tmp_path / "unigram.model", tmp_path / "out"
+    run([*DPE, "vocab", "--type", "unigram", "--source", corpus / "train.en", "--target", corpus / "train.fi",
+         "--size", "300", "--out", model])  # fmt: skip
+    command = [
+        model if part == corpus / "vocab.model" else part for part in training(corpus, out, "--steps", 2)
+    ]
+    assert "--source-dropout 0" in run([*DPE, *command], code=2)
+    assert not (out / "settings.json").exists()  # so that the next try is not refused
+    run([*DPE, *command, "--source-dropout", 0])
+    run([*DPE, "segment", "--segmenter", out, "--source", corpus / "dev.en", "--target", corpus / "dev.fi",
+         "--out", tmp_path / "dev.pieces"])  # fmt: skip
+    assert len((tmp_path / "dev.pieces").read_text(encoding="utf-8").splitlines()) == 30
+
+
 def test_bits_fall_and_the_curve_is_kept(finished: Path) -> None:
     epochs = [record for record in read_curve(finished / "training.jsonl") if "dev_bits" in record]
     assert [record["epoch"] for record in epochs[:4]] == [1, 2, 3, 4]

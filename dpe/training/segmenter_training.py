@@ -47,6 +47,7 @@ def train_segmenter(
 ) -> Position:
     """Train, or go on training, the segmenter in `out`."""
     _refuse_empty(train, dev)
+    cut_source = source_segmenter(vocabulary, settings.source_dropout)
     described = asdict(settings) | {"data": {"train": train.describe(), "dev": dev.describe()}}
     if processes.first:
         out.mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,7 @@ def train_segmenter(
         vocabulary=vocabulary,
         train=train,
         dev=dev,
-        cut_source=source_segmenter(vocabulary, settings.source_dropout),
+        cut_source=cut_source,
         cut_dev_source=OwnCut(vocabulary),
         max_characters=settings.max_characters,
     )
@@ -81,6 +82,11 @@ def train_segmenter(
 
 def source_segmenter(vocabulary: Vocabulary, dropout: float) -> CountSegmenter:
     """How a source is cut: BPE dropout, or the vocabulary's own cut when there is none."""
+    if dropout > 0 and vocabulary.type != "bpe":
+        raise UserError(
+            f"A {vocabulary.type} vocabulary has no merges to drop; cut the source without dropout "
+            "(--source-dropout 0, in a recipe segmenter.source_dropout = 0)."
+        )
     return BpeDropout(vocabulary, dropout=dropout) if dropout > 0 else OwnCut(vocabulary)
 
 
