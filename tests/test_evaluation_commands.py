@@ -182,8 +182,9 @@ def test_columns_line_up_for_wide_and_combining_characters() -> None:
 
 
 def test_markdown_keeps_bars_within_their_cells() -> None:
-    table = Table("title", ["word", "n"], [["a|b", "1"]], frozenset({"word"}), "a note")
-    assert markdown(table) == "**title**\n\n| word | n |\n| :-- | --: |\n| a\\|b | 1 |\n\na note"
+    table = Table("title", ["word", "n"], [["a|b", "1"]], frozenset({"word"}), "a note\nof two lines")
+    lines = "| word | n |\n| :-- | --: |\n| a\\|b | 1 |"
+    assert markdown(table) == f"**title**\n\n{lines}\n\na note\\\nof two lines"
 
 
 def test_tables_as_markdown_or_json_but_not_both(

@@ -70,7 +70,8 @@ def markdown(table: Table) -> str:
     rules = [":--" if column in table.left else "--:" for column in table.columns]
     rows = [table.columns, rules, *([cell.replace("|", "\\|") for cell in row] for row in table.rows)]
     lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return "\n\n".join([f"**{table.title}**", lines, *([table.note] if table.note else [])])
+    note = table.note.replace("\n", "\\\n")  # a backslash keeps the line break
+    return "\n\n".join([f"**{table.title}**", lines, *([note] if note else [])])
 
 
 def to_json(result: Any) -> str:
