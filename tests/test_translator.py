@@ -130,13 +130,17 @@ def test_scores_are_log_probabilities_over_length(
     model, vocabulary = load_model(trained), translator.vocabulary
     names = token_names(vocabulary)
     engine = ctranslate2.Translator(str(exported(trained)), compute_type="float32")
-    for line in SOURCES[:5]:
+    compared = 0
+    for line in SOURCES:
         source = vocabulary.piece_ids(vocabulary.encode(line))
         (result,) = engine.translate_batch(
             [[names[i] for i in source]], num_hypotheses=3, beam_size=3, length_penalty=penalty,
             return_scores=True, min_decoding_length=0, max_decoding_length=length_limit(len(source)),
         )  # fmt: skip
         ids = [[names.index(name) for name in found] for found in result.hypotheses]
+        if compared == 5 or max(map(len, ids)) >= length_limit(len(source)):
+            continue  # a hypothesis that was cut off has no end symbol, which the scores below have
+        compared += 1
         wanted = [
             math.fsum(log_probabilities(model, source, found)) / (len(found) + 1) ** penalty for found in ids
         ]
@@ -144,6 +148,7 @@ def test_scores_are_log_probabilities_over_length(
         ours = translator.n_best(line, n=3, length_penalty=penalty)
         assert [one.score for one in ours] == pytest.approx(wanted, abs=1e-3)
         assert [one.text for one in ours] == [vocabulary.decode_ids(found) for found in ids]
+    assert compared == 5
 
 
 def test_the_n_best_are_in_order_and_begin_with_the_translation(translator: Translator) -> None:
@@ -166,8 +171,10 @@ def test_eight_bits_are_close(trained: Path, translator: Translator) -> None:
         ctranslate2.Translator(str(exported(trained)), compute_type=kind).score_batch(sources, targets)
         for kind in ("float32", "int8")
     )
-    for one, other in zip(exact, rounded, strict=True):
-        assert math.fsum(other.log_probs) == pytest.approx(math.fsum(one.log_probs), rel=0.1)
+    exact_sum, rounded_sum = (
+        math.fsum(value for one in scored for value in one.log_probs) for scored in (exact, rounded)
+    )
+    assert rounded_sum == pytest.approx(exact_sum, rel=0.05)
 
 
 def test_every_line_gives_one_line_and_empty_ones_stay_empty(translator: Translator) -> None:
