@@ -57,6 +57,10 @@ def test_scores_and_signatures_are_sacrebleus() -> None:
     assert found.chrf == sacrebleu.corpus_chrf(GOOD.lines, [REFERENCE]).score
     assert found.bleu_signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert "nc:6|nw:0" in found.chrf_signature
+    half = score(Translation("half", [line[: len(line) // 2] for line in REFERENCE]), REFERENCE)
+    wanted = sacrebleu.corpus_bleu([line[: len(line) // 2] for line in REFERENCE], [REFERENCE])
+    assert (half.brevity_penalty, half.length_ratio) == (wanted.bp, wanted.sys_len / wanted.ref_len)
+    assert half.brevity_penalty < found.brevity_penalty <= 1
 
 
 def test_mean_and_deviation_of_seeds() -> None:

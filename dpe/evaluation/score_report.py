@@ -79,15 +79,27 @@ def draw_bleu_by_length(evaluation: Evaluation, directory: Path) -> list[Path]:
 
 
 def _scores_table(evaluation: Evaluation) -> Table:
-    rows = [[one.name, f"{one.bleu:.2f}", f"{one.chrf:.2f}"] for one in evaluation.hypotheses]
+    rows = [[one.name, *_score_cells(one)] for one in evaluation.hypotheses]
     summary = evaluation.summary
     if summary.bleu_deviation is not None and summary.chrf_deviation is not None:
         bleu = f"{summary.bleu:.2f} ± {summary.bleu_deviation:.2f}"
-        rows.append([MEAN, bleu, f"{summary.chrf:.2f} ± {summary.chrf_deviation:.2f}"])
-    rows += [[f"{one.name} (baseline)", f"{one.bleu:.2f}", f"{one.chrf:.2f}"] for one in evaluation.baselines]
+        lengths = fmean(one.length_ratio for one in evaluation.hypotheses)
+        penalties = fmean(one.brevity_penalty for one in evaluation.hypotheses)
+        chrf = f"{summary.chrf:.2f} ± {summary.chrf_deviation:.2f}"
+        rows.append([MEAN, bleu, chrf, f"{lengths:.3f}", f"{penalties:.3f}"])
+    rows += [[f"{one.name} (baseline)", *_score_cells(one)] for one in evaluation.baselines]
     first = evaluation.hypotheses[0]
-    note = f"BLEU: {first.bleu_signature}\nchrF2: {first.chrf_signature}"
-    return Table("Scores", ["system", "BLEU", "chrF2"], rows, frozenset({"system"}), note)
+    note = (
+        f"BLEU: {first.bleu_signature}\nchrF2: {first.chrf_signature}\n"
+        "length: of the output for each token of the reference; BLEU has the brevity penalty as a factor"
+    )
+    columns = ["system", "BLEU", "chrF2", "length", "brevity penalty"]
+    return Table("Scores", columns, rows, frozenset({"system"}), note)
+
+
+def _score_cells(scores: Scores) -> list[str]:
+    numbers = (f"{scores.bleu:.2f}", f"{scores.chrf:.2f}")
+    return [*numbers, f"{scores.length_ratio:.3f}", f"{scores.brevity_penalty:.3f}"]
 
 
 def _significance_table(evaluation: Evaluation) -> Table:

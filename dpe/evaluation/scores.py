@@ -36,6 +36,8 @@ class Scores:
     chrf: float
     bleu_signature: str
     chrf_signature: str
+    brevity_penalty: float  # a factor of BLEU: below 1 for an output that is shorter than the reference
+    length_ratio: float  # tokens of the output for each of the reference
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,15 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 def score(translation: Translation, reference: Sequence[str]) -> Scores:
     """BLEU and chrF2 as sacreBLEU defines them by default."""
     bleu, chrf = BLEU(), CHRF()
-    bleu_score = bleu.corpus_score(translation.lines, [list(reference)]).score
-    chrf_score = chrf.corpus_score(translation.lines, [list(reference)]).score
+    found = bleu.corpus_score(translation.lines, [list(reference)])
     return Scores(
-        translation.name, bleu_score, chrf_score, str(bleu.get_signature()), str(chrf.get_signature())
+        name=translation.name,
+        bleu=found.score,
+        chrf=chrf.corpus_score(translation.lines, [list(reference)]).score,
+        bleu_signature=str(bleu.get_signature()),
+        chrf_signature=str(chrf.get_signature()),
+        brevity_penalty=found.bp,
+        length_ratio=found.sys_len / max(found.ref_len, 1),
     )
 
 
