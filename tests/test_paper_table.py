@@ -135,6 +135,13 @@ def test_scores_whose_inputs_have_changed_are_left_out(tmp_path: Path) -> None:
     assert [seed.seed for seed in dpe.seeds] == [1]
 
 
+def test_scores_of_other_settings_than_the_recipes_are_left_out(tmp_path: Path) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.01)
+    (root / "plan.json").write_text(json.dumps({"scores/dpe/seed-2": "s", "scores/dpe/seed-3": "other"}))
+    found = read_results(root)
+    assert [[seed.seed for seed in system.seeds] for system in found.systems] == [[1, 2, 3], [1, 2]]
+
+
 def test_results_json_stands_for_the_run(tmp_path: Path) -> None:
     root = hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.01)
     written = write_results(root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from dpe.pipeline.artifacts import Artifacts
 from dpe.text.files import whole_text_file
 from dpe.version import __version__
 
-RECIPE, RESULTS = "recipe.json", "results.json"
+RECIPE, PLAN, RESULTS = "recipe.json", "plan.json", "results.json"
 Metric = Literal["bleu", "chrf"]
 _PACKAGES = ("torch", "ctranslate2", "sentencepiece", "sacrebleu")
 
@@ -94,8 +95,8 @@ class Results:
 
 
 def collect_results(root: Path) -> Results:
-    """What the artifacts of a run say; those that are not up to date with their inputs are left out."""
-    artifacts = Artifacts(root)
+    """What the artifacts of a run say; those of other settings or other inputs are left out."""
+    artifacts = _RecipeArtifacts(root)
     recipe = _read_json(root / RECIPE, f"{root}: is no run of dpe ({RECIPE} is missing); see 'dpe run'.")
     systems = [_system_result(artifacts, system) for system in recipe["systems"]]
     return Results(
@@ -107,6 +108,21 @@ def collect_results(root: Path) -> Results:
         versions={"dpe": __version__} | versions(_PACKAGES),
         machine=machine(),
     )
+
+
+class _RecipeArtifacts(Artifacts):
+    """Only what the recipe that was run last would make, as its plan says."""
+
+    @cached_property
+    def _planned(self) -> dict[str, str]:
+        path = self.root / PLAN
+        return _read_json(path, f"{path}: is damaged; run the recipe again.") if path.exists() else {}
+
+    def is_current(self, name: str) -> bool:
+        record = self.record(name)
+        if record and record["signature"] != self._planned.get(name, record["signature"]):
+            return False
+        return super().is_current(name)
 
 
 def write_results(root: Path) -> Results:
