@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import cast
 
+from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, Result
@@ -16,6 +17,7 @@ from dpe.errors import UserError
 from dpe.text.corpus import read_lines
 
 BOOTSTRAP_SAMPLES = 1000
+METRICS: dict[str, type[Metric]] = {"BLEU": BLEU, "chrF2": CHRF}
 LENGTH_LIMITS = (10, 20, 30, 40, 50)
 
 
@@ -151,7 +153,7 @@ def paired_bootstrap(
     sacreBLEU's seed is fixed (12345, or the environment's SACREBLEU_SEED), so the p-values repeat.
     """
     systems: list[tuple[str, Sequence[str]]] = [(one.name, one.lines) for one in (baseline, *translations)]
-    metrics = {"BLEU": BLEU(), "chrF2": CHRF()}
+    metrics = {name: metric() for name, metric in METRICS.items()}
     test = PairedTest(systems, metrics, [list(reference)], test_type="bs", n_samples=samples)
     signatures, found = test()
     results = cast(dict[str, list[Result]], found)  # its column of names is not asked for

@@ -14,13 +14,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 
-from dpe.evaluation.scores import BOOTSTRAP_SAMPLES, Translation
+from dpe.evaluation.scores import BOOTSTRAP_SAMPLES, METRICS, Translation
 
 _SEED = 12345  # as sacreBLEU's
-_METRICS: dict[str, type[Metric]] = {"BLEU": BLEU, "chrF2": CHRF}
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ def compare_means(
     """Every translation is one seed's; the two systems may have different numbers of seeds."""
     counts = _resampled_counts(len(reference), samples)
     found = []
-    for name, make in _METRICS.items():
+    for name, make in METRICS.items():
         metric = make()
         means = [
             np.mean([_scores(metric, one.lines, reference, counts) for one in seeds], axis=0)

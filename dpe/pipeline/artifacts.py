@@ -171,9 +171,14 @@ def read_record(directory: Path) -> dict[str, Any] | None:
     return record
 
 
+def write_json(path: Path, content: Any, *, sort_keys: bool = False) -> None:
+    """A file of a run, absent or whole."""
+    with whole_text_file(path) as file:
+        file.write(json.dumps(content, indent=1, sort_keys=sort_keys, ensure_ascii=False) + "\n")
+
+
 def _write_record(directory: Path, record: Mapping[str, Any]) -> None:
-    with whole_text_file(directory / RECORD) as file:
-        file.write(json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    write_json(directory / RECORD, record, sort_keys=True)
 
 
 def _is_whole(directory: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,12 +12,12 @@ from dpe.evaluation.scores import Significance, Translation, paired_bootstrap, r
 from dpe.evaluation.seed_bootstrap import MeanDifference, compare_means
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.inference.translator import Search, Translator
+from dpe.pipeline.artifacts import write_json
 from dpe.pipeline.models import Machine
 from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
 from dpe.recipe.experiment import DecodingFields, Split
 from dpe.text.corpus import read_lines, write_lines
-from dpe.text.files import whole_text_file
 from dpe.text.formats import format_pieces
 from dpe.text.segmenters import OwnCut
 from dpe.text.vocabulary import Vocabulary
@@ -72,7 +71,7 @@ def write_examples(directory: Path, plain: Path, texts: Texts, split: Split) -> 
         directory / pieces_file(split),
         train_counts=texts.prepared("train", texts.target),
     ).comparison
-    _write_json(directory / EXAMPLES, [asdict(word) for word in found.top])
+    write_json(directory / EXAMPLES, [asdict(word) for word in found.top])
     return {
         "compared": split,
         "different_words": found.different_tokens / max(found.tokens, 1),
@@ -108,7 +107,7 @@ def write_scores(directory: Path, translations: Path, texts: Texts) -> dict[str,
         split: asdict(score(_read(translations, split, texts), _reference(split, texts)))
         for split in EVALUATED
     }
-    _write_json(directory / SCORES, scores)
+    write_json(directory / SCORES, scores)
     return scores
 
 
@@ -127,7 +126,7 @@ def write_tests(
         else:
             found = compare_means(ours, others, reference)
         tests[name] = [asdict(test) for test in found]
-    _write_json(directory / TESTS, tests)
+    write_json(directory / TESTS, tests)
     return tests
 
 
@@ -137,8 +136,3 @@ def _reference(split: Split, texts: Texts) -> list[str]:
 
 def _read(translations: Path, split: Split, texts: Texts) -> Translation:
     return Translation("this", list(read_lines(translations / f"{split}.{texts.target}")))
-
-
-def _write_json(path: Path, content: Any) -> None:
-    with whole_text_file(path) as file:
-        file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from dpe.errors import UserError
 from dpe.machine import machine, versions
-from dpe.pipeline.artifacts import Artifacts
-from dpe.text.files import whole_text_file
+from dpe.pipeline.artifacts import Artifacts, write_json
 from dpe.version import __version__
 
 RECIPE, PLAN, RESULTS = "recipe.json", "plan.json", "results.json"
@@ -128,8 +127,7 @@ class _RecipeArtifacts(Artifacts):
 def write_results(root: Path) -> Results:
     """Collect the results into `results.json`, which stands for the run wherever it is copied."""
     results = collect_results(root)
-    with whole_text_file(root / RESULTS) as file:
-        file.write(json.dumps(asdict(results), indent=1, ensure_ascii=False) + "\n")
+    write_json(root / RESULTS, asdict(results))
     return results
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from dpe.errors import UserError
 from dpe.evaluation.tables import Table, plain
-from dpe.pipeline.artifacts import Artifacts, Stage, State
+from dpe.pipeline.artifacts import Artifacts, Stage, State, write_json
 from dpe.pipeline.experiment import Experiment
 from dpe.pipeline.locks import shared_run
 from dpe.pipeline.outputs import EXAMPLES
@@ -77,8 +77,8 @@ def run_experiment(experiment: Experiment, selection: Selection = Selection()) -
     recipe, root = experiment.recipe, experiment.root
     stages = plan(experiment, selection)
     with shared_run(root, _fixed_settings(recipe)):
-        _write_json(root / RECIPE, _described(recipe))
-        _write_json(root / PLAN, {stage.name: stage.signature for stage in plan(experiment)})
+        write_json(root / RECIPE, _described(recipe))
+        write_json(root / PLAN, {stage.name: stage.signature for stage in plan(experiment)})
         run_stages(stages, Artifacts(root), experiment.progress)
         results = write_results(root)
     tables = [*paper_tables([results]), *example_tables(recipe, root, stages)]
@@ -87,11 +87,6 @@ def run_experiment(experiment: Experiment, selection: Selection = Selection()) -
     for line in whereabouts(root, stages):
         experiment.progress.say(line)
     return tables
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    with whole_text_file(path) as file:
-        file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def example_tables(recipe: Recipe, root: Path, stages: Sequence[Stage]) -> list[Table]:

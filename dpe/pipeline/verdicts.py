@@ -31,7 +31,6 @@ class Verdict:
 def verdict(results: Results, system: str, baseline: str, metric: str) -> Verdict | None:
     """On BLEU or chrF2; None where nothing has been tested."""
     pair = (system, baseline, metric)
-    single = [test for test in results.tests if (test.system, test.baseline, test.metric) == pair]
     for mean in results.mean_tests:
         if (mean.system, mean.baseline, mean.metric) == pair:
             return Verdict(
@@ -40,6 +39,7 @@ def verdict(results: Results, system: str, baseline: str, metric: str) -> Verdic
                 interval=(mean.low, mean.high),
                 p_value=mean.p_value,
             )
+    single = [test for test in results.tests if (test.system, test.baseline, test.metric) == pair]
     if not single:
         return None
     return Verdict(
