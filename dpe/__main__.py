@@ -8,13 +8,14 @@ import sys
 
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2, Ctrl-C is 130."""
-    from dpe.cli import run  # noqa: PLC0415  (an interrupt while modules load is caught below)
+    try:
+        from dpe.cli import run  # noqa: PLC0415  (an interrupt while modules load is caught here)
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        os._exit(130)
+    sys.exit(code)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        os._exit(130)
+    main()

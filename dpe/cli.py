@@ -67,6 +67,7 @@ def run(arguments: list[str]) -> int:
     except _ClickException as error:
         return _fail(_usage_sentence(error))
     except (KeyboardInterrupt, typer.Abort):
+        exec("")  # else Python ends by signal, whatever the exit code, if an exec of a string was interrupted
         return _fail("stopped.", code=130)
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -141,6 +141,27 @@ def test_an_interrupt_exits_130_and_leaves_no_file(vocab: Path, tmp_path: Path) 
     assert list(out.iterdir()) == []
 
 
+@pytest.mark.parametrize("hit", ["builtins.__import__", "dpe.cli.app"])  # while modules load, while it runs
+def test_an_interrupt_in_generated_code_exits_130(hit: str, tmp_path: Path) -> None:
+    """Dataclasses and named tuples are made by exec; after an interrupt in one Python ends by signal."""
+    module = (
+        "from dpe.__main__ import main\n"
+        f"import {hit.rpartition('.')[0]}\n"
+        "def interrupted(*_, **__):\n"
+        "    exec('raise KeyboardInterrupt')\n"
+        f"{hit} = interrupted\n"
+        "main()\n"
+    )
+    (tmp_path / "interrupted.py").write_text(module)
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    done = subprocess.run(
+        [sys.executable, "-m", "interrupted"],
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 130
+    assert b"Traceback" not in done.stderr
+
+
 def test_a_closed_pipe_is_no_error(vocab: Path) -> None:
     command = f"yes talossa | head -n 200000 | {sys.executable} -m dpe -q encode --vocab {vocab} | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, check=False, cwd=ROOT)
