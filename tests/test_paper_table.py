@@ -12,6 +12,7 @@ import pytest
 
 from dpe.cli import run
 from dpe.errors import UserError
+from dpe.pipeline.length_tables import draw_by_length, length_tables
 from dpe.pipeline.paper_table import paper_tables
 from dpe.pipeline.results import Results, read_results, write_results
 from dpe.pipeline.training_table import training_table
@@ -20,7 +21,7 @@ from dpe.pipeline.training_table import training_table
 def hand_made_run(root: Path, scores: Mapping[str, list[float]], *, p: float, pair: str = "en-et") -> Path:
     """A run directory with these test BLEU scores by system, one per seed, and tests against BPE."""
     source, target = pair.split("-")
-    systems = [{"name": name, "title": name.upper()} for name in scores]
+    systems = [{"name": name, "title": name.upper(), "target": name} for name in scores]
     recipe = {"name": root.name, "source": source, "target": target, "systems": systems, "seeds": [1, 2, 3]}
     root.mkdir()
     (root / "recipe.json").write_text(json.dumps(recipe))
@@ -150,6 +151,52 @@ def test_results_json_stands_for_the_run(tmp_path: Path) -> None:
     assert paper_tables([copied]) == paper_tables([read_results(root)])
 
 
+def with_lengths(
+    root: Path, system: str, seed: int, *, bleu: float, penalty: float, parts: list[float]
+) -> None:
+    """Add lengths to a seed's scores: 30 lines of up to 10 words, the rest of up to 20, of over 50."""
+    path = root / "scores" / system / f"seed-{seed}" / "artifact.json"
+    content = json.loads(path.read_text())
+    limits = [(1, 10, 30), (11, 20, 1200), (51, None, 3)]
+    by_length = [
+        {"shortest": shortest, "longest": longest, "lines": lines, "bleu": part}
+        for (shortest, longest, lines), part in zip(limits, parts, strict=True)
+    ]
+    found = {"bleu": bleu, "brevity_penalty": penalty, "length_ratio": penalty + 0.01, "by_length": by_length}
+    content["facts"]["test"] |= found
+    path.write_text(json.dumps(content))
+
+
+def test_lengths_are_means_over_the_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": [20.0, 22.0], "dpe": [24.0]}, p=0.9)
+    with_lengths(root, "bpe", 1, bleu=20.0, penalty=0.8, parts=[30.0, 20.0, 1.0])
+    with_lengths(root, "bpe", 2, bleu=22.0, penalty=1.0, parts=[32.0, 21.0, 0.0])
+    with_lengths(root, "dpe", 1, bleu=24.0, penalty=0.0, parts=[33.0, 23.0, 2.5])
+    outputs, by_length = length_tables([read_results(root)])
+    assert [list(row) for row in outputs.rows] == [
+        ["en→et", "BPE", "2", "21.00", "0.910", "0.900", "23.50"],  # (20 / 0.8 + 22) / 2
+        ["en→et", "DPE", "1", "24.00", "0.010", "0.000", "24.00"],
+    ]
+    assert list(by_length.columns) == ["words in the reference", "lines", "BPE", "DPE"]
+    assert [list(row) for row in by_length.rows] == [
+        ["1-10", "30", "31.00", "33.00"],
+        ["11-20", "1,200", "20.50", "23.00"],
+        ["over 50", "3", "0.50", "2.50"],
+    ]
+    assert [path.suffix for path in draw_by_length(read_results(root), tmp_path / "lengths")] == [
+        ".png",
+        ".svg",
+    ]
+    assert run(["table", str(root), "--lengths"]) == 0
+    assert "brevity penalty" in capsys.readouterr().out
+
+
+def test_scores_without_lengths_ask_for_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": [20.0]}, p=0.9)
+    assert run(["table", str(root), "--lengths"]) == 2
+    assert "'dpe run'" in capsys.readouterr().err
+
+
 def test_what_the_models_took_is_a_mean_over_the_seeds(tmp_path: Path) -> None:
     root = hand_made_run(tmp_path / "r", {"bpe": [20.0, 21.0]}, p=0.9)
     settings = {"network": {"width": 64, "encoder_layers": 2, "decoder_layers": 3}}
@@ -165,6 +212,9 @@ def test_what_the_models_took_is_a_mean_over_the_seeds(tmp_path: Path) -> None:
         ["en→et", "translator, BPE", network, "2", "1,200", "4", "30.50 BLEU", "0.75"],
     ]
     assert "cores" in table.note
+    assert "on the fly" not in table.note
+    with_dpe = hand_made_run(tmp_path / "dpe", {"bpe": [20.0], "dpe": [21.0]}, p=0.9)
+    assert "on the fly" in training_table([read_results(with_dpe)]).note
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", "nonsense", '{"systems": [{"x": 1}], "tests": []}'])

@@ -136,7 +136,10 @@ def begun_run(root: Path) -> Path:
 
 def scores(bleu: float) -> dict[str, Any]:
     signatures = {"bleu_signature": "nrefs:1|case:mixed", "chrf_signature": "nrefs:1|nc:6"}
-    return {split: {"bleu": bleu, "chrf": bleu + 20, **signatures} for split in ("dev", "test")}
+    lengths = {"length_ratio": 0.9, "brevity_penalty": 0.8}
+    by_length = [{"shortest": 1, "longest": 10, "lines": 2, "bleu": bleu + 0.25}]
+    text = {"bleu": bleu, "chrf": bleu + 20, **signatures, **lengths, "by_length": by_length}
+    return {"dev": text, "test": text}
 
 
 def written_run(root: Path) -> Path:
@@ -150,7 +153,6 @@ def written_run(root: Path) -> Path:
     write_lines(record(root, "segmentations/mixed") / "test.pieces", ["▁talo i ssa ▁<b>", "▁auto t"])
     for system, seed, bleu in (("bpe", 1, 30.0), ("bpe", 2, 32.0), ("dpe", 1, 36.0)):
         record(root, f"scores/{system}/seed-{seed}", facts=scores(bleu))
-        write_lines(record(root, f"translations/{system}/seed-{seed}") / "test.fi", ["taloissa", "autot"])
         directory = record(root, f"translators/{system}/seed-{seed}")
         curve = [{"step": step, "dev_bits": 9.0 - step, "dev_bleu": 3.0 * step} for step in (1, 2)]
         (directory / "training.jsonl").write_text("\n".join(map(json.dumps, curve)) + "\n")
@@ -177,6 +179,20 @@ def test_results_have_means_tests_and_signatures(written: Page) -> None:
     assert "0.0123" in written.text
     assert "BLEU: nrefs:1|case:mixed" in written.text
     assert "sign-scores/dpe/seed-1" in written.text
+
+
+def test_lengths_are_means_of_the_seeds(written: Page) -> None:
+    assert {"Lengths of the translations of test", "en→fi: BLEU on test by length"} <= set(written.captions)
+    assert "31.25" in written.text  # of 30.25 and 32.25
+
+
+def test_a_run_scored_by_an_earlier_version_lacks_its_lengths(tmp_path: Path) -> None:
+    begun_run(tmp_path / "run")
+    facts = {
+        text: {key: found[key] for key in found if key != "by_length"} for text, found in scores(3).items()
+    }
+    record(tmp_path / "run", "scores/bpe/seed-1", facts=facts)
+    assert "made by an earlier dpe" in made_report(tmp_path / "run", tmp_path / "page.html").text
 
 
 def test_every_figure_is_there(written: Page) -> None:

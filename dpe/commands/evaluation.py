@@ -68,15 +68,8 @@ def evaluate(
 
     result = evaluate_files(hypothesis, reference, baseline, by_length=by_length)
     pictures = draw_bleu_by_length(result, out) if out and by_length else []
-    _show(
-        context,
-        result,
-        evaluation_tables(result),
-        as_json=json,
-        as_markdown=markdown,
-        out=out,
-        pictures=pictures,
-    )
+    tables = evaluation_tables(result)
+    _show(context, result, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)
 
 
 def compare(
@@ -148,15 +141,8 @@ def morphology(
 
     result = evaluate_files(pieces, gold, format=format, samples=samples, seed=seed)
     pictures = draw_morphology(result, out) if out else []
-    _show(
-        context,
-        result,
-        morphology_tables(result),
-        as_json=json,
-        as_markdown=markdown,
-        out=out,
-        pictures=pictures,
-    )
+    tables = morphology_tables(result)
+    _show(context, result, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)
 
 
 def diagnose(

@@ -78,6 +78,9 @@ def table(
     training: Annotated[
         bool, typer.Option("--training", help="Also show what the models are, and how long they trained.")
     ] = False,
+    lengths: Annotated[
+        bool, typer.Option("--lengths", help="Also show lengths of the outputs, and BLEU by length.")
+    ] = False,
     json: AsJson = False,
     markdown: AsMarkdown = False,
 ) -> None:
@@ -86,12 +89,14 @@ def table(
     Example: `dpe table runs/softloc-en-et runs/softloc-et-en`
     """
     from dpe.evaluation.tables import show
+    from dpe.pipeline.length_tables import length_tables
     from dpe.pipeline.paper_table import paper_tables
     from dpe.pipeline.results import read_results
     from dpe.pipeline.training_table import training_table
 
     results = [read_results(path) for path in runs]
     tables = paper_tables(results, metric=metric, text=text)
+    tables += length_tables(results, text=text) if lengths else []
     tables += [training_table(results)] if training else []
     if not tables:
         raise UserError("Nothing has been translated and scored yet; see 'dpe run', or look with --training.")

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from dpe.evaluation.scores import LENGTH_LIMITS, METRICS
 from dpe.pipeline.artifacts import Facts, Stage
 from dpe.pipeline.models import (
     MODEL_FILES,
@@ -222,7 +223,7 @@ class Experiment:
         translation = self.translation(system, seed)
         return Stage(
             name=f"scores/{system.name}/seed-{seed}",
-            settings={"metrics": ["BLEU", "chrF2"]},
+            settings={"metrics": list(METRICS), "length_limits": list(LENGTH_LIMITS)},
             needs=(self.corpus, translation),
             make=lambda directory: write_scores(directory, self.root / translation.name, self.texts),
             outputs=(SCORES,),

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from dpe.evaluation.comparison_report import compare_files
-from dpe.evaluation.scores import Significance, Translation, paired_bootstrap, read_reference, score
+from dpe.evaluation.scores import (
+    Significance,
+    Translation,
+    bleu_by_length,
+    paired_bootstrap,
+    read_reference,
+    score,
+)
 from dpe.evaluation.seed_bootstrap import MeanDifference, compare_means
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.inference.translator import Search, Translator
@@ -102,11 +109,13 @@ def translate_texts(
 
 
 def write_scores(directory: Path, translations: Path, texts: Texts) -> dict[str, Any]:
-    """BLEU and chrF2 with their signatures, on each held-out text."""
-    scores: dict[str, Any] = {
-        split: asdict(score(_read(translations, split, texts), _reference(split, texts)))
-        for split in EVALUATED
-    }
+    """BLEU and chrF2 with their signatures, on each held-out text, and BLEU by length of the reference."""
+    scores: dict[str, Any] = {}
+    for split in EVALUATED:
+        translation, reference = _read(translations, split, texts), _reference(split, texts)
+        bins = bleu_by_length([translation], reference)
+        by_length = [asdict(part) | {"bleu": part.bleu[translation.name]} for part in bins]
+        scores[split] = asdict(score(translation, reference)) | {"by_length": by_length}
     write_json(directory / SCORES, scores)
     return scores
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from dpe.errors import UserError
 from dpe.evaluation.comparison_report import compare_files, comparison_tables, draw_comparison
 from dpe.evaluation.lattice_picture import LEAST_DRAWN, Arc, WordLattice, lattice_picture
 from dpe.evaluation.morphology import read_gold, tally
 from dpe.evaluation.morphology_report import draw_morphology, evaluate_systems, morphology_tables
-from dpe.evaluation.plots import TrainingCurve, draw_lines, draw_training_curves
+from dpe.evaluation.plots import TrainingCurve, draw_training_curves
 from dpe.evaluation.report import (
     ExampleCuts,
     Html,
@@ -31,22 +30,22 @@ from dpe.evaluation.report import (
     words_of,
     write_report,
 )
-from dpe.evaluation.scores import Translation, bleu_by_length, read_reference
 from dpe.evaluation.segmented_text import read_pieces
 from dpe.evaluation.tables import Table
 from dpe.explorer.lattices import WordEdges, sentence_edges
 from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.segmenter import Segmenter
+from dpe.pipeline.length_tables import draw_by_length, length_tables
 from dpe.pipeline.outputs import pieces_file
 from dpe.pipeline.report_scores import score_blocks
 from dpe.pipeline.results import collect_results
 from dpe.pipeline.texts import Texts
+from dpe.pipeline.training_table import SEGMENTER_TITLES
 from dpe.recipe.writing import recipe_toml
 from dpe.text.corpus import read_lines
 from dpe.training.curve import CURVE, read_curve
 
 REPORT = "report.html"
-_SEGMENTERS = {"mixed": "DPE", "lm": "LM DPE"}
 _SENTENCES = 8  # shown with their cuts
 _SHORT = 90  # characters of a sentence whose lattice is shown, where there is such a one
 _CAPTIONS = {
@@ -82,19 +81,10 @@ class RunReport:
         name = self.recipe["name"]
         write_report(out, f"{name}: {self.results.pair}", self.recipe.get("about", ""), sections)
 
-    @cached_property
-    def _titles(self) -> dict[str, str]:
-        """What figures call each system: its title, with its name where another has the same title."""
-        count = Counter(system["title"] for system in self.recipe["systems"])
-        return {
-            one["name"]: one["title"] if count[one["title"]] == 1 else f"{one['title']} ({one['name']})"
-            for one in self.recipe["systems"]
-        }
-
     def training(self) -> list[Html]:
         """Curves of the segmenters and translators, finished or not."""
         segmenters, bits, bleu = [], [], []
-        for group, (name, title) in enumerate(_SEGMENTERS.items()):
+        for group, (name, title) in enumerate(SEGMENTER_TITLES.items()):
             records = read_curve(self.root / "segmenters" / name / CURVE)
             segmenters += _curve(records, "train_bits", f"{title}, training", group, rough=True)
             segmenters += _curve(records, "dev_bits", f"{title}, dev", group)
@@ -102,8 +92,8 @@ class RunReport:
             for seed in self.recipe["seeds"]:
                 directory = self.root / "translators" / system["name"] / f"seed-{seed}"
                 records = read_curve(directory / CURVE)
-                bits += _curve(records, "dev_bits", self._titles[system["name"]], group)
-                bleu += _curve(records, "dev_bleu", self._titles[system["name"]], group)
+                bits += _curve(records, "dev_bits", self.results.titles[system["name"]], group)
+                bleu += _curve(records, "dev_bleu", self.results.titles[system["name"]], group)
         figures = [
             (
                 "segmenters",
@@ -125,7 +115,7 @@ class RunReport:
     def _cut(self) -> dict[str, Path]:
         """The text that was cut for analyses, by the title of who cut it; BPE first."""
         file = pieces_file(self.recipe["cut"][0])
-        titles = {"bpe": "BPE"} | _SEGMENTERS
+        titles = {"bpe": "BPE"} | SEGMENTER_TITLES
         stages = {title: f"segmentations/{name}" for name, title in titles.items()}
         done = self.results.stages
         return {title: self.root / stage / file for title, stage in stages.items() if stage in done}
@@ -189,7 +179,7 @@ class RunReport:
 
     def lattice(self) -> list[Html]:
         """All cuts of one sentence with their probabilities."""
-        name = next((name for name in _SEGMENTERS if f"segmenters/{name}" in self.results.stages), None)
+        name = next((name for name in SEGMENTER_TITLES if f"segmenters/{name}" in self.results.stages), None)
         if name is None:
             return [missing("No segmenter has been trained to its end yet.")]
         pair = self._shown_pair()
@@ -205,7 +195,7 @@ class RunReport:
         )
         given = f" given: {source}" if segmenter.has_source else ""
         return [
-            paragraph(f"{_SEGMENTERS[name]}: {target}{given}"),
+            paragraph(f"{SEGMENTER_TITLES[name]}: {target}{given}"),
             lattice_picture(
                 [_word_lattice(*pair) for pair in zip(words, edges, strict=True)], caption=caption
             ),
@@ -220,40 +210,19 @@ class RunReport:
         return next((pair for pair in pairs if len(pair[1]) <= _SHORT), pairs[0] if pairs else None)
 
     def lengths(self) -> list[Html]:
-        """The paper's last figure, over the mean of the seeds."""
-        outputs = list(self._translations())
-        if not outputs:
+        """Whether outputs are too short, and the paper's last figure."""
+        if not self.results.systems:
             return [missing("Nothing has been translated yet.")]
-        seeds: defaultdict[str, list[str]] = defaultdict(list)
-        for title, translation in outputs:
-            seeds[title].append(translation.name)
-        reference = read_reference(self.texts.plain("test", self.texts.target))
-        bins = bleu_by_length([translation for _, translation in outputs], reference)
-        means = {
-            title: [fmean(part.bleu[name] for name in names) for part in bins]
-            for title, names in seeds.items()
-        }
-        words = "words in the reference"
+        try:
+            tables = length_tables([self.results])
+        except UserError as error:
+            return [missing(str(error))]
         with TemporaryDirectory() as directory:
-            labels = [f"{part.label}\n{part.lines:,}" for part in bins]
             place = Path(directory) / "lengths"
-            draw_lines(labels, means, place, xlabel=f"{words}, and number of lines", ylabel="BLEU")
+            draw_by_length(self.results, place)
             svg = place.with_suffix(".svg").read_text(encoding="utf-8")
-        rows = [
-            [part.label, f"{part.lines:,}", *(f"{values[number]:.2f}" for values in means.values())]
-            for number, part in enumerate(bins)
-        ]
-        table = Table("BLEU on test by length", [words, "lines", *means], rows, frozenset({words}))
         caption = "BLEU on test over the length of the reference, mean of the seeds."
-        return [figure(svg, name="lengths", caption=caption), html_table(table)]
-
-    def _translations(self) -> Iterator[tuple[str, Translation]]:
-        for system in self.recipe["systems"]:
-            for seed in self.recipe["seeds"]:
-                stage = f"translations/{system['name']}/seed-{seed}"
-                if stage in self.results.stages:
-                    lines = list(read_lines(self.root / stage / f"test.{self.texts.target}"))
-                    yield self._titles[system["name"]], Translation(stage, lines)
+        return [figure(svg, name="lengths", caption=caption), *map(html_table, tables)]
 
     def reproduction(self) -> list[Html]:
         """The recipe, the commands, the versions, and what took how long."""

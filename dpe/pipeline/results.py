@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -91,6 +92,15 @@ class Results:
     @property
     def pair(self) -> str:
         return f"{self.recipe['source']}→{self.recipe['target']}"
+
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """Every system's title by its name; the name is added where another has the same title."""
+        count = Counter(system["title"] for system in self.recipe["systems"])
+        return {
+            one["name"]: one["title"] if count[one["title"]] == 1 else f"{one['title']} ({one['name']})"
+            for one in self.recipe["systems"]
+        }
 
 
 def collect_results(root: Path) -> Results:

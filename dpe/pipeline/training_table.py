@@ -59,7 +59,9 @@ def _mean(facts: Sequence[Mapping[str, Any]], key: str) -> float:
 
 def _note(runs: Sequence[Results]) -> str:
     machines = dict.fromkeys(f"{run.machine['cpu']}, {run.machine['cores']} cores" for run in runs)
+    on_the_fly = any(one["target"] == "dpe" for run in runs for one in run.recipe["systems"])
+    cutting = "Hours include cutting on the fly, which the first seed does for all. " if on_the_fly else ""
     return (
-        "On dev: bits a character, or BLEU of greedy translations; of the best epoch. Hours include cutting "
-        f"on the fly, which the first seed does for all. {'; '.join(machines)}."
+        "On dev: bits a character, or BLEU of greedy translations; of the best epoch. "
+        f"{cutting}{'; '.join(machines)}."
     )
