@@ -22,10 +22,10 @@ from torch import Tensor
 from benchmarks.record import record
 from benchmarks.steps import Step, mixed_step
 from benchmarks.subjects import Collation, line_batches, text, trained_mixed
+from dpe.model.attention import key_mask
 from dpe.model.batching import MixedBatch
 from dpe.model.edge_scores import edge_scores
 from dpe.model.mixed import MixedTransformer
-from dpe.model.transformer import key_mask
 from dpe.segmentation.lattice import LatticeBuilder
 from dpe.text.vocabulary import split_words
 from dpe.training.allocator import keep_freed_memory

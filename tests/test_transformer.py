@@ -9,18 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from dpe.errors import UserError
+from dpe.model.attention import CrossAttention, DecoderCache, SelfAttention, key_mask
 from dpe.model.fast_layers import Linear, add_dropped, random_mask
-from dpe.model.transformer import (
-    CrossAttention,
-    Decoder,
-    DecoderCache,
-    Encoder,
-    Positions,
-    SelfAttention,
-    TransformerSettings,
-    embedding,
-    key_mask,
-)
+from dpe.model.transformer import Decoder, Encoder, Positions, TransformerSettings, embedding
 
 NORMS = ("pre", "post")
 
@@ -89,7 +80,7 @@ def textbook_attention(query: Tensor, key: Tensor, value: Tensor, allowed: Tenso
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_self_attention_equals_the_textbook(causal: bool) -> None:
-    attention = SelfAttention(make_settings(), causal=causal)
+    attention = SelfAttention(16, 4, causal=causal)
     x = normal(1, 7, 16)
     allowed = torch.ones(7, 7).tril().bool() if causal else torch.ones(7, 7).bool()
     query, key, value = attention.query_key_value(x[0]).chunk(3, dim=1)
@@ -98,7 +89,7 @@ def test_self_attention_equals_the_textbook(causal: bool) -> None:
 
 
 def test_cross_attention_equals_the_textbook() -> None:
-    attention = CrossAttention(make_settings())
+    attention = CrossAttention(16, 4)
     x, memory = normal(2, 3, 16), normal(2, 5, 16, seed=1)
     lengths = torch.tensor([5, 2])
     got = attention(x, memory, key_mask(lengths, 5, x.device), None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding, key_mask
+from dpe.model.attention import key_mask
+from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding
 
 # What the decoder reads. The characters of the vocabulary follow from FIRST_CHARACTER on, in its order.
 PAD_CHARACTER = 0

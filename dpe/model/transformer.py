@@ -1,9 +1,8 @@
-"""A small transformer: attention, layers, encoder, decoder. Both models of this package are built from it.
+"""A small transformer: layers, encoder, decoder. Both models of this package are built from it.
 
 Everything here works on embedded input, [sentence, position, width], and knows neither pieces nor characters.
-The parameters are laid out as CTranslate2 wants them: one fused query-key-value projection in self-attention,
-one fused key-value projection in cross-attention, ReLU between two linear maps, and a last layer norm if and
-only if the norms come first.
+The parameters are laid out as CTranslate2 wants them: ReLU between two linear maps, and a last layer norm if
+and only if the norms come first; for attention see attention.py.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpe.errors import UserError
+from dpe.model.attention import CrossAttention, DecoderCache, LayerCache, SelfAttention
 from dpe.model.fast_layers import Linear, add_dropped
 
 
@@ -72,119 +72,6 @@ def sinusoids(length: int, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
-def key_mask(lengths: Tensor, size: int, device: torch.device) -> Tensor | None:
-    """True where a key may be attended to, or None when no sentence is padded. # [sentence, 1, 1, key]
-
-    Attention without a mask runs a faster kernel. `lengths` may stay on the CPU, which saves a GPU a wait.
-    A sentence without any key has no attention at all, so length 0 is refused.
-    """
-    shortest = int(lengths.min())
-    if shortest < 1:
-        raise ValueError("a source of length 0: append the end of sentence to every source")
-    if shortest >= size:
-        return None
-    mask = torch.arange(size, device=device) < lengths.to(device)[:, None]  # [sentence, key]
-    return mask[:, None, None, :]
-
-
-@dataclass
-class LayerCache:
-    """What one decoder layer remembers of what it has read. # [sentence, head, position, size]"""
-
-    keys: Tensor | None = None
-    values: Tensor | None = None
-    memory_keys: Tensor | None = None
-    memory_values: Tensor | None = None
-
-    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the newest position; returns the keys and values of all."""
-        self.keys = keys if self.keys is None else torch.cat([self.keys, keys], dim=2)
-        self.values = values if self.values is None else torch.cat([self.values, values], dim=2)
-        return self.keys, self.values
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these sentences, in this order, repeats allowed."""
-        for name in ("keys", "values", "memory_keys", "memory_values"):
-            kept = getattr(self, name)
-            if kept is not None:
-                setattr(self, name, kept.index_select(0, rows))
-
-
-class DecoderCache:
-    """Keys and values of every layer, so that a decoder can read one position at a time."""
-
-    def __init__(self, layers: int) -> None:
-        self.layers = [LayerCache() for _ in range(layers)]
-        self.length = 0
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these sentences, in this order, repeats allowed (beam search). # rows: [sentence]"""
-        for layer in self.layers:
-            layer.select(rows)
-
-
-class SelfAttention(nn.Module):
-    """Multi-head attention of a sequence to itself, with one projection for queries, keys and values."""
-
-    def __init__(self, settings: TransformerSettings, *, causal: bool) -> None:
-        super().__init__()
-        self.heads = settings.heads
-        self.causal = causal
-        self.query_key_value = Linear(settings.width, 3 * settings.width)
-        self.output = Linear(settings.width, settings.width)
-
-    def forward(self, x: Tensor, mask: Tensor | None = None, cache: LayerCache | None = None) -> Tensor:
-        """A cache takes one position at a time. Causal attention needs no mask: padding is on the right."""
-        query, key, value = split_heads(self.query_key_value(x), 3, self.heads)
-        if cache is not None:
-            key, value = cache.append(key, value)
-        attended = F.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=None if self.causal else mask,
-            is_causal=self.causal and cache is None,
-        )
-        return self.output(join_heads(attended))  # type: ignore[no-any-return]
-
-
-class CrossAttention(nn.Module):
-    """Multi-head attention of the decoder to the encoder's output, the memory."""
-
-    def __init__(self, settings: TransformerSettings) -> None:
-        super().__init__()
-        self.heads = settings.heads
-        self.query = Linear(settings.width, settings.width)
-        self.key_value = Linear(settings.width, 2 * settings.width)
-        self.output = Linear(settings.width, settings.width)
-
-    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None, cache: LayerCache | None) -> Tensor:
-        (query,) = split_heads(self.query(x), 1, self.heads)
-        key, value = self.project_memory(memory, cache)
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        return self.output(join_heads(attended))  # type: ignore[no-any-return]
-
-    def project_memory(self, memory: Tensor, cache: LayerCache | None) -> tuple[Tensor, Tensor]:
-        """Keys and values of the memory, computed once where there is a cache."""
-        if cache is not None and cache.memory_keys is not None and cache.memory_values is not None:
-            return cache.memory_keys, cache.memory_values
-        key, value = split_heads(self.key_value(memory), 2, self.heads)
-        if cache is not None:
-            cache.memory_keys, cache.memory_values = key, value
-        return key, value
-
-
-def split_heads(x: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
-    """Cut [sentence, position, parts x heads x size] into `parts` views [sentence, head, position, size]."""
-    split = x.view(x.shape[0], x.shape[1], parts, heads, -1)
-    return tuple(part.transpose(1, 2) for part in split.unbind(2))
-
-
-def join_heads(x: Tensor) -> Tensor:
-    """From [sentence, head, position, size] to [sentence, position, width]."""
-    return x.transpose(1, 2).flatten(2)
-
-
 class FeedForward(nn.Module):
     """Two linear maps with a ReLU between them."""
 
@@ -219,7 +106,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(settings, causal=False)
+        self.self_attention = SelfAttention(settings.width, settings.heads, causal=False)
         self.self_attention_residual = Residual(settings)
         self.feed_forward = FeedForward(settings)
         self.feed_forward_residual = Residual(settings)
@@ -234,10 +121,10 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, settings: TransformerSettings, *, cross_attention: bool) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(settings, causal=True)
+        self.self_attention = SelfAttention(settings.width, settings.heads, causal=True)
         self.self_attention_residual = Residual(settings)
         if cross_attention:
-            self.cross_attention = CrossAttention(settings)
+            self.cross_attention = CrossAttention(settings.width, settings.heads)
             self.cross_attention_residual = Residual(settings)
         self.feed_forward = FeedForward(settings)
         self.feed_forward_residual = Residual(settings)

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpe.model.transformer import Decoder, DecoderCache, Encoder, TransformerSettings, embedding, key_mask
+from dpe.model.attention import DecoderCache, key_mask
+from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding
 
 
 class Hypothesis(NamedTuple):

@@ -22,32 +22,12 @@ from dpe.text.lexicon import (
     NEGATIONS,
     PAST_TIMES,
     PRESENT_TIMES,
-    PRONOUNS,
-    PRONOUNS_HAVING,
     VERBS,
     adjectives_for,
     nouns_of,
     zipf_choice,
 )
-
-
-@dataclass(frozen=True)
-class Owner:
-    """A possessor: the person of the Finnish suffix and the English determiner."""
-
-    person: int
-    english: str
-
-
-@dataclass(frozen=True)
-class Subject:
-    """Who does it; the two languages may disagree on the verb's person ("I have" is "at me is")."""
-
-    phrase: Phrase
-    person: int
-    english_person: int
-    owner: Owner | None  # what "his own" is for this subject; none for "there"
-    also: bool = False
+from dpe.text.noun_phrases import PERSON, SPEAKERS, Owner, Subject, draw_subject, noun_phrase
 
 
 @dataclass(frozen=True)
@@ -64,7 +44,6 @@ class Clause:
         return self.rng.random() < chance
 
 
-SPEAKERS = (Owner(0, "my"), Owner(3, "our"), Owner(1, "your"))
 BE = next(verb for verb in VERBS if verb.stem == "ole")
 HAVE = replace(BE, english="have", english_past="had")
 DO = replace(BE, english="do", english_past="did")
@@ -78,58 +57,9 @@ PLACES = frozenset({"building", "outdoors"})
 HOLDERS = frozenset({"container", "furniture"})
 BEINGS = frozenset({"person", "animal"})
 GOODS = frozenset({"thing", "text", "food", "drink", "mass"})
-PERSON = frozenset({"person"})
 
 
 # Phrases
-
-
-def _noun_phrase(
-    rng: random.Random,
-    noun: Noun,
-    case: Case,
-    *,
-    plural: bool = False,
-    definite: bool = True,
-    owner: Owner | None = None,
-    clitic: str = "",
-    adjective_chance: float = 0.25,
-) -> Phrase:
-    """Determiner or owner, adjective, noun; the adjective agrees in case and number, and takes no suffix."""
-    words = [noun.inflect(case, plural=plural, owner=owner.person if owner else None)]
-    if clitic:
-        words[0] += (harmonise(clitic, noun.stem),)
-    english = noun.named(plural=plural)
-    if rng.random() < adjective_chance and (adjectives := adjectives_for(noun.kind)):
-        adjective = zipf_choice(rng, adjectives)
-        words.insert(0, adjective.inflect(case, plural=plural))
-        english = f"{adjective.english} {english}"
-    if owner:
-        determiner = owner.english
-    elif definite and noun.kind != "person" and rng.random() < 0.08:
-        possessor = _noun_phrase_of_owner(rng)
-        words[:0] = possessor.words
-        determiner = possessor.english
-    else:
-        determiner = _article(english, plural or noun.is_mass, definite)
-    too = {"": "", "kin": "too", "kaan": "either"}[clitic]
-    return Phrase(" ".join(part for part in (determiner, english, too) if part), tuple(words))
-
-
-def _noun_phrase_of_owner(rng: random.Random) -> Phrase:
-    """A person in the genitive: "the teacher's", "my sister's"."""
-    noun = zipf_choice(rng, nouns_of(PERSON))
-    owner = rng.choice(SPEAKERS[:2]) if rng.random() < 0.25 else None
-    word = noun.inflect(Case.GENITIVE, owner=owner.person if owner else None)
-    return Phrase(f"{owner.english if owner else 'the'} {noun.english}'s", (word,))
-
-
-def _article(following: str, is_plural_or_mass: bool, definite: bool) -> str:
-    if definite:
-        return "the"
-    if is_plural_or_mass:
-        return ""
-    return "an" if following[0] in "aeiou" else "a"
 
 
 def _owner(clause: Clause, chance: float) -> Owner | None:
@@ -155,7 +85,7 @@ def _object(clause: Clause, kinds: frozenset[str], *, partitive: bool = False, c
         case = Case.PARTITIVE
     else:
         case = Case.NOMINATIVE if plural else Case.GENITIVE
-    return _noun_phrase(clause.rng, noun, case, plural=plural, definite=definite, owner=owner, clitic=clitic)
+    return noun_phrase(clause.rng, noun, case, plural=plural, definite=definite, owner=owner, clitic=clitic)
 
 
 def _place(clause: Clause, kinds: frozenset[str], direction: str, *, clitic: str = "") -> Phrase:
@@ -177,7 +107,7 @@ def _about(clause: Clause, kinds: frozenset[str], preposition: str, case: Case, 
 def _said_of(clause: Clause, preposition: str, noun: Noun, case: Case, clitic: str) -> Phrase:
     """A noun phrase in a case that English says with a preposition."""
     plural, owner = not noun.is_mass and clause.happens(0.22), _owner(clause, 0.25)
-    phrase = _noun_phrase(clause.rng, noun, case, plural=plural, owner=owner, clitic=clitic)
+    phrase = noun_phrase(clause.rng, noun, case, plural=plural, owner=owner, clitic=clitic)
     return Phrase(f"{preposition} {phrase.english}".strip(), phrase.words)
 
 
@@ -219,44 +149,6 @@ def _complements(clause: Clause, verb: Verb) -> list[Phrase]:
     return [COMPLEMENTS[name](clause, verb, clitic) for name, clitic in zip(names, clitics, strict=False)]
 
 
-# Subjects
-
-
-def _pronoun(rng: random.Random, *, stressed: bool, having: bool = False) -> Subject:
-    """A personal pronoun; Finnish leaves out the first and second person unless they are stressed."""
-    person = rng.choices(range(6), weights=(30, 16, 25, 12, 6, 11))[0]
-    gender = rng.choice(("he", "she"))
-    english = ("I", "you", gender, "we", "you all", "they")[person]
-    own = ("my", "your", "his" if gender == "he" else "her", "our", "your", "their")[person]
-    word: Morphs = (PRONOUNS_HAVING if having else PRONOUNS)[person]
-    word += ("kin",) if stressed else ()
-    is_silent = not (stressed or having or person in (THIRD_SINGULAR, THIRD_PLURAL) or rng.random() < 0.1)
-    phrase = Phrase(english, () if is_silent else (word,))
-    return Subject(phrase, THIRD_SINGULAR if having else person, person, Owner(person, own), stressed)
-
-
-def _noun_subject(
-    rng: random.Random, kinds: frozenset[str], *, stressed: bool, having: bool = False
-) -> Subject:
-    """A noun phrase as subject, or as the one who has something (adessive)."""
-    noun = zipf_choice(rng, nouns_of(kinds))
-    plural = not noun.is_mass and rng.random() < 0.3
-    person = THIRD_PLURAL if plural else THIRD_SINGULAR
-    owner = rng.choice(SPEAKERS) if rng.random() < 0.15 else None
-    case = Case.ADESSIVE if having else Case.NOMINATIVE
-    phrase = _noun_phrase(rng, noun, case, plural=plural, owner=owner, clitic="kin" if stressed else "")
-    phrase = replace(phrase, english=phrase.english.removesuffix(" too"))  # "also", beside the verb
-    own = "their" if plural else noun.gender or rng.choice(("his", "her"))
-    return Subject(phrase, THIRD_SINGULAR if having else person, person, Owner(person, own), stressed)
-
-
-def _subject(rng: random.Random, kinds: frozenset[str], *, having: bool = False) -> Subject:
-    stressed = rng.random() < 0.06
-    if "person" in kinds and rng.random() < 0.5:
-        return _pronoun(rng, stressed=stressed, having=having)
-    return _noun_subject(rng, kinds, stressed=stressed, having=having)
-
-
 # Clauses
 
 
@@ -270,13 +162,13 @@ def _settle(rng: random.Random, subject: Subject, *, asking: bool, past: bool) -
 
 def verb_clause(rng: random.Random, verb: Verb, *, asking: bool, past: bool) -> Phrase:
     """A clause around a verb of the lexicon, its complements chosen by the verb's pattern."""
-    clause = _settle(rng, _subject(rng, verb.subjects), asking=asking, past=past)
+    clause = _settle(rng, draw_subject(rng, verb.subjects), asking=asking, past=past)
     return _render(clause, verb, _complements(clause, verb), adverbs=verb.frame != "report")
 
 
 def _having(rng: random.Random, *, asking: bool, past: bool) -> Phrase:
     """ "the teacher has a car": at the teacher is a car."""
-    clause = _settle(rng, _subject(rng, PERSON, having=True), asking=asking, past=past)
+    clause = _settle(rng, draw_subject(rng, PERSON, having=True), asking=asking, past=past)
     thing = _thing_that_is(clause, GOODS | {"vehicle", "animal"}, clitic=clause.clitic)[0]
     return _render(clause, HAVE, [thing], adverbs=False)
 
@@ -300,7 +192,7 @@ def _thing_that_is(clause: Clause, kinds: frozenset[str], *, clitic: str = "") -
     plural = not noun.is_mass and clause.happens(0.3)
     is_partitive = plural or noun.is_mass or clause.mood == "negative"
     case = Case.PARTITIVE if is_partitive else Case.NOMINATIVE
-    phrase = _noun_phrase(clause.rng, noun, case, plural=plural, definite=False, clitic=clitic)
+    phrase = noun_phrase(clause.rng, noun, case, plural=plural, definite=False, clitic=clitic)
     if clause.mood == "negative" and (plural or noun.is_mass):
         phrase = replace(phrase, english=f"any {phrase.english}")
     return phrase, plural
@@ -311,7 +203,7 @@ def _description(rng: random.Random, *, asking: bool, past: bool) -> Phrase:
     noun = zipf_choice(rng, nouns_of(PLACES | BEINGS | GOODS | {"vehicle"}))
     plural = not noun.is_mass and rng.random() < 0.35
     owner = rng.choice(SPEAKERS) if rng.random() < 0.3 else None
-    phrase = _noun_phrase(rng, noun, Case.NOMINATIVE, plural=plural, owner=owner, adjective_chance=0.0)
+    phrase = noun_phrase(rng, noun, Case.NOMINATIVE, plural=plural, owner=owner, adjective_chance=0.0)
     person = THIRD_PLURAL if plural else THIRD_SINGULAR
     clause = _settle(rng, Subject(phrase, person, person, None), asking=asking, past=past)
     adjective = zipf_choice(rng, adjectives_for(noun.kind))
