@@ -73,7 +73,7 @@ def table(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Run directories, or results.json of runs.")
     ],
-    metric: Annotated[Literal["bleu", "chrf"], typer.Option(help="Which score.")] = "bleu",
+    metric: Annotated[Literal["bleu", "chrf", "both"], typer.Option(help="Which score.")] = "bleu",
     text: Annotated[Literal["test", "dev"], typer.Option(help="On which text.")] = "test",
     training: Annotated[
         bool, typer.Option("--training", help="Also show what the models are, and how long they trained.")
@@ -91,11 +91,12 @@ def table(
     from dpe.evaluation.tables import show
     from dpe.pipeline.length_tables import length_tables
     from dpe.pipeline.paper_table import paper_tables
-    from dpe.pipeline.results import read_results
+    from dpe.pipeline.results import Metric, read_results
     from dpe.pipeline.training_table import training_table
 
     results = [read_results(path) for path in runs]
-    tables = paper_tables(results, metric=metric, text=text)
+    metrics: list[Metric] = ["bleu", "chrf"] if metric == "both" else [metric]
+    tables = paper_tables(results, metrics=metrics, text=text)
     tables += length_tables(results, text=text) if lengths else []
     tables += [training_table(results)] if training else []
     if not tables:

@@ -14,23 +14,28 @@ _DROPOUT = "bpe-dropout"
 _NAMES = {"bleu": "BLEU", "chrf": "chrF2"}
 
 
-def paper_tables(runs: Sequence[Results], *, metric: Metric = "bleu", text: str = "test") -> list[Table]:
+def paper_tables(
+    runs: Sequence[Results], *, metrics: Sequence[Metric] = ("bleu",), text: str = "test"
+) -> list[Table]:
     """The scores, then the tests behind the stars (which are on the test text); nothing without scores."""
-    columns = _columns(runs)
-    if not columns:
+    if not _columns(runs):
         return []
+    tests = _tests_table(runs)
+    return [*(_score_table(runs, metric, text) for metric in metrics), *([tests] if tests.rows else [])]
+
+
+def _score_table(runs: Sequence[Results], metric: Metric, text: str) -> Table:
+    columns = _columns(runs)
     rows = [_row(label, run, columns, metric, text) for label, run in zip(_labels(runs), runs, strict=True)]
     if len(runs) > 1:
         rows += _average(runs, columns, metric, text)
-    table = Table(
+    return Table(
         f"{_NAMES[metric]} on {text}: mean of seeds ± standard deviation",
         ["", *(cell for name, title in columns for cell in _headers(name, title, columns))],
         rows,
         frozenset({""}),
         _note(runs, columns, metric, text),
     )
-    tests = _tests_table(runs)
-    return [table, *([tests] if tests.rows else [])]
 
 
 def baseline_of(system: str, columns: Sequence[tuple[str, str]]) -> str | None:
