@@ -7,6 +7,7 @@ import random
 import signal
 from collections.abc import Callable, Mapping, Sequence
 
+import hypothesis
 import pytest
 from sentencepiece import sentencepiece_model_pb2
 
@@ -14,6 +15,9 @@ from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 
 # Tests run two at a time: more threads than cores would wait for each other. Commands they start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A busy machine may be slow at any example.
+hypothesis.settings.register_profile("dpe", deadline=None)
+hypothesis.settings.load_profile("dpe")
 # Tests that a shell runs in the background would ignore interrupts, and so would the commands they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

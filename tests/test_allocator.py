@@ -27,7 +27,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 def page_faults(mode: str) -> int:
     finished = subprocess.run(
-        [sys.executable, "-c", STEPS, mode], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", STEPS, mode], capture_output=True, text=True, check=True, timeout=240
     )
     if "not glibc" in finished.stdout:
         pytest.skip("the C library is not glibc")

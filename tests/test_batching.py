@@ -12,7 +12,7 @@ from itertools import count, pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from models import make_model
 
@@ -61,14 +61,12 @@ def padded_size(batch: list[Line]) -> tuple[int, int]:
 
 
 @given(sizes, st.integers(1, 70), st.booleans(), st.integers(0, 3))
-@settings(deadline=None)
 def test_every_line_once(sizes: list[tuple[int, int]], window: int, shuffle: bool, epoch: int) -> None:
     batches = batches_of(sizes, window=window, shuffle=shuffle, epoch=epoch)
     assert sorted(lines_of(batches)) == list(range(len(sizes)))
 
 
 @given(sizes, st.tuples(st.integers(1, 200), st.integers(1, 200)), st.integers(1, 70))
-@settings(deadline=None)
 def test_budgets_hold_with_padding(
     sizes: list[tuple[int, int]], budget: tuple[int, int], window: int
 ) -> None:
@@ -78,7 +76,6 @@ def test_budgets_hold_with_padding(
 
 
 @given(sizes, st.tuples(st.integers(30, 200), st.integers(30, 200)))
-@settings(deadline=None)
 def test_batches_are_as_large_as_the_budget_allows(
     sizes: list[tuple[int, int]], budget: tuple[int, int]
 ) -> None:
@@ -154,7 +151,7 @@ def prefetch_threads() -> list[threading.Thread]:
 
 def until(condition: Callable[[], bool]) -> bool:
     """Whether a condition comes true within a generous time."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.001)
     return condition()
@@ -218,7 +215,7 @@ def test_prefetch_does_not_hold_up_the_end_of_the_program() -> None:
         "print(next(items))\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=False
     )
     assert (result.returncode, result.stdout) == (0, "0\n")
 

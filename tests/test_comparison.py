@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
@@ -119,7 +119,6 @@ def test_renyi_efficiency_of_known_distributions() -> None:
     assert renyi_efficiency([5]) == 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=2, max_size=20))
 def test_renyi_entropy_falls_with_its_order_and_tends_to_shannons(counts: list[int]) -> None:
     shares = [count / sum(counts) for count in counts]

@@ -55,7 +55,6 @@ def everything_agrees(path: Path, cache: Path | None) -> list[str]:
     return streamed
 
 
-@settings(deadline=None)
 @given(lines, st.sampled_from(SUFFIXES), st.booleans())
 def test_lines_written_are_the_lines_read(texts: list[str], suffix: str, cached: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -64,7 +63,6 @@ def test_lines_written_are_the_lines_read(texts: list[str], suffix: str, cached:
         assert everything_agrees(path, Path(directory) / "cache" if cached else None) == texts
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", "é".encode(), BOM])),
     st.sampled_from(SUFFIXES),
@@ -314,7 +312,7 @@ def tsv_of(pairs: Iterable[Pair]) -> list[str]:
     return [f"{pair.source}\t{pair.target}" for pair in pairs]
 
 
-@settings(deadline=None, max_examples=30)  # each writes seven files to the disk
+@settings(max_examples=30)  # each writes seven files to the disk
 @given(st.lists(st.tuples(line, line)), st.sampled_from(SUFFIXES))
 def test_pairs_from_files_and_tsv_agree(rows: list[tuple[str, str]], suffix: str) -> None:
     pairs = [Pair(*(text.replace("\t", " ").replace("\ufeff", " ") for text in row)) for row in rows]

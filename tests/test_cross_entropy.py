@@ -22,7 +22,7 @@ def case(seed: int, positions: int, pieces: int = 13, scale: float = 1.0) -> tup
     return states.requires_grad_(), weight.requires_grad_(), targets
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
     positions=st.integers(0, 12),

@@ -23,7 +23,7 @@ from tests.strategies import lattices, tied_scores
 
 Lattice = tuple[Tensor, Tensor]
 MINUS_INFINITY = float("-inf")
-property_test = settings(deadline=None, max_examples=50)
+property_test = settings(max_examples=50)
 
 
 def cut_of(boundaries: Tensor) -> oracles.Cut:
@@ -193,7 +193,7 @@ def test_the_gradient_of_log_partition_is_the_marginals(lattice: Lattice) -> Non
     close(gradient, dp.edge_marginals(*lattice) * weights[:, None, None])
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(lattices(connected=True, max_words=3, max_length=5))
 def test_the_gradient_of_log_partition_by_finite_differences(lattice: Lattice) -> None:
     edge_scores, lengths = lattice[0].clone().requires_grad_(), lattice[1]

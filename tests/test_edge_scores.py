@@ -48,7 +48,7 @@ def leaves(case: Case) -> Case:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
     positions=st.integers(1, 12),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from segmenters import PAIRS, learned_vocabulary, save_segmenter
 
@@ -297,7 +297,6 @@ def test_explorer_needs_a_segmenter() -> None:
         Explorer({})
 
 
-@settings(deadline=None)
 @given(st.lists(st.text("ab▁", min_size=1), max_size=6), st.data())
 def test_by_word_parts_pieces_at_the_words(words: list[str], data: st.DataObject) -> None:
     text = "".join(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dpe.errors import UserError
@@ -22,14 +22,12 @@ def undo_joints(line: str) -> str:
     return re.sub("@@ ", "", line)
 
 
-@settings(deadline=None)
 @given(line=any_line, number=st.integers(0, 3))
 def test_pieces_come_back_as_they_were(line: str, number: int, bpe_vocabulary: Vocabulary) -> None:
     pieces = BpeDropout(bpe_vocabulary, dropout=0.3).cut(line, Draw(line=number))
     assert parse_line(format_pieces(pieces, "pieces", bpe_vocabulary), "pieces", bpe_vocabulary) == pieces
 
 
-@settings(deadline=None)
 @given(line=any_line, number=st.integers(0, 3), prefix=st.booleans())
 def test_joints_are_undone_by_sed_and_by_us(
     line: str, number: int, prefix: bool, make_vocabulary: MakeVocabulary

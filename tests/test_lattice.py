@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from models import make_model
 
@@ -79,7 +79,6 @@ def is_connected(lattice: WordLattice) -> bool:
     return lattice.length in reached
 
 
-@settings(deadline=None)
 @given(vocabularies(), words)
 @example(make_model([(MARKER, 0), ("ca", 0), ("bc", 0)], protected=["ab", "abc"]), MARKER + "abcabab")
 def test_paths_are_the_cuts_of_the_definition(vocabulary: Vocabulary, word: str) -> None:
@@ -88,7 +87,6 @@ def test_paths_are_the_cuts_of_the_definition(vocabulary: Vocabulary, word: str)
     assert set(found) == cuts_by_definition(word, vocabulary)
 
 
-@settings(deadline=None)
 @given(vocabularies(), words)
 def test_edges_are_ordered_and_name_their_text(vocabulary: Vocabulary, word: str) -> None:
     lattice = LatticeBuilder(vocabulary).word(word)
@@ -99,7 +97,6 @@ def test_edges_are_ordered_and_name_their_text(vocabulary: Vocabulary, word: str
         assert vocabulary.pieces[piece] == text or (piece == vocabulary.unk_id and text not in vocabulary.ids)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40))
 @example("a" * 200)
 @example("\U0001f468\u200d\U0001f469\u200d\U0001f467 ▁▁ é \u202eab <s></s><unk> \ue000")
@@ -176,7 +173,6 @@ def batch_of(lattices: LatticeBuilder, batch: list[list[str]], *, spare: int = 1
     return lattices.batch(batch, stride=stride, end_piece=END), stride
 
 
-@settings(deadline=None)
 @given(vocabularies(), sentences, st.integers(1, 3))
 def test_flat_edges_of_a_batch(vocabulary: Vocabulary, batch: list[list[str]], spare: int) -> None:
     lattices = LatticeBuilder(vocabulary)
@@ -189,7 +185,6 @@ def test_flat_edges_of_a_batch(vocabulary: Vocabulary, batch: list[list[str]], s
     assert made.word_sentence.tolist() == [row for row, words in enumerate(batch) for _ in words]
 
 
-@settings(deadline=None)
 @given(vocabularies(), sentences, st.integers(0, 40))
 def test_buckets_hold_every_word_once(vocabulary: Vocabulary, batch: list[list[str]], longer: int) -> None:
     batch = [*batch, [MARKER + "ab" * longer]]
@@ -225,7 +220,6 @@ def padded_ids(lattices: LatticeBuilder, batch: list[list[str]]) -> list[list[tu
     return [cells[number] for number in sorted(cells)]
 
 
-@settings(deadline=None)
 @given(vocabularies(), sentences, st.randoms(use_true_random=False))
 def test_a_word_is_the_same_in_every_batch(vocabulary: Vocabulary, batch: list[list[str]], random) -> None:
     lattices = LatticeBuilder(vocabulary)

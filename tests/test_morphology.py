@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpe.errors import UserError
@@ -136,7 +136,6 @@ def _cut(word: str, cuts: Cuts) -> list[str]:
     return [f"▁{pieces[0]}", *pieces[1:]]
 
 
-@settings(deadline=None)
 @given(golds())
 def test_gold_against_itself_is_perfect(gold: dict[str, Cuts]) -> None:
     scores = evaluate([_cut(word, cuts) for word, cuts in gold.items()], gold)
@@ -145,7 +144,6 @@ def test_gold_against_itself_is_perfect(gold: dict[str, Cuts]) -> None:
             assert (part.precision, part.recall, part.f1, part.exact_match) == (1, 1, 1, 1)
 
 
-@settings(deadline=None)
 @given(golds())
 def test_characters_find_every_boundary(gold: dict[str, Cuts]) -> None:
     scores = evaluate([["▁", *word] for word in gold], gold)
@@ -153,7 +151,6 @@ def test_characters_find_every_boundary(gold: dict[str, Cuts]) -> None:
     assert scores.types.pieces_per_word == pytest.approx(sum(map(len, gold)) / len(gold))
 
 
-@settings(deadline=None)
 @given(segmented())
 def test_scores_equal_a_recomputation_position_by_position(
     case: tuple[dict[str, Cuts], list[tuple[str, Cuts]]],
@@ -179,7 +176,6 @@ def test_scores_equal_a_recomputation_position_by_position(
         assert part.exact_match == pytest.approx(exact / weight_sum)
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.sampled_from("aé\u0301b▁.1-\u2028 "), min_size=1, max_size=4), max_size=8))
 def test_words_and_cuts_by_definition(pieces: list[str]) -> None:
     """Every inner position of every maximal run is a cut exactly if a piece ends there."""
@@ -235,7 +231,6 @@ def _spans(word: str, cuts: Cuts) -> set[tuple[int, int]]:
     return set(pairwise([0, *sorted(cuts), len(word)]))
 
 
-@settings(deadline=None)
 @given(segmented())
 def test_morph_f1_equals_a_recomputation_over_spans(
     case: tuple[dict[str, Cuts], list[tuple[str, Cuts]]],

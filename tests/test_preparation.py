@@ -55,7 +55,6 @@ def test_eighty_tokens_go_and_seventy_nine_stay(tmp_path: Path, long_side: int) 
     assert report == CleaningReport(kept=1, too_long=2)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(sides, sides), max_size=12),
     st.integers(2, 9),
@@ -180,7 +179,7 @@ def test_moses_writes_no_entities_and_resolves_none() -> None:
     assert moses.detokenize("&lt;") == "&lt;"
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n")))
 def test_moses_line_stays_one_line_and_keeps_its_letters(text: str) -> None:
     moses = Moses("en")

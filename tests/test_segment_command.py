@@ -394,10 +394,10 @@ def test_interrupted_it_leaves_no_process_behind(tmp_path: Path) -> None:
     wait_for(lambda: (tmp_path / "out.partial").exists() and len(children(process.pid)) >= 2, process)
     below = children(process.pid)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=240)
     assert process.returncode == 130
     assert b"Traceback" not in err
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while any(Path(f"/proc/{child}").exists() for child in below):
         assert time.monotonic() < deadline
         time.sleep(0.02)

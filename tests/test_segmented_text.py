@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpe.errors import UserError
@@ -45,7 +45,6 @@ def slow_words(pieces: list[str]) -> list[tuple[str, frozenset[int]]]:
     return words
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(CHARACTERS, min_size=1, max_size=4), max_size=8))
 def test_words_and_cuts_are_those_of_the_definition(pieces: list[str]) -> None:
     assert list(words_with_cuts(pieces)) == slow_words(pieces)

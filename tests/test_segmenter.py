@@ -157,7 +157,7 @@ def assert_posterior(segmenter: Segmenter, source: str | None, target: str, cuts
     assert posterior.log_partition == pytest.approx(log_partition, abs=1e-4)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(target=st.text(alphabet="abc x☃\u2581\t\u00a0", max_size=8), source=st.text(max_size=5))
 def test_best_of_odd_sentences_is_brute_force(segmenter: Segmenter, target: str, source: str) -> None:
     cuts = brute_force(segmenter, source, target)
@@ -306,7 +306,7 @@ def test_another_vocabulary_in_the_directory_is_refused(vocabulary: Vocabulary, 
 
 
 @given(positions=st.integers(1, 20_000))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_windows_cover_every_position_once(positions: int) -> None:
     found = list(windows(positions))
     assert [p for w in found for p in range(w.begin, w.end)] == list(range(positions))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpe.errors import UserError
@@ -79,7 +79,6 @@ def segmenters_of(vocabulary: Vocabulary) -> list[CountSegmenter]:
 # ---------------------------------------------------------------------------------- for all of them
 
 
-@settings(deadline=None)
 @given(line=any_line, number=st.integers(0, 5))
 def test_joined_pieces_are_the_normalised_line(
     line: str, number: int, bpe_vocabulary: Vocabulary, unigram_vocabulary: Vocabulary
@@ -93,7 +92,6 @@ def test_joined_pieces_are_the_normalised_line(
             assert all(char not in vocabulary.ids for p in pieces if p not in vocabulary.ids for char in p)
 
 
-@settings(deadline=None)
 @given(line=any_line, number=st.integers(0, 5))
 def test_a_protected_string_is_one_piece_and_nothing_else_changes_it(
     line: str, number: int, protecting_vocabularies: dict[str, Vocabulary]
@@ -221,7 +219,6 @@ def test_merging_without_dropout_is_sentencepiece(bpe_vocabulary: Vocabulary) ->
         assert merging.cut(line) == bpe_vocabulary.encode(line)
 
 
-@settings(deadline=None)
 @given(line=any_line)
 def test_merging_without_dropout_is_sentencepiece_on_any_text(
     line: str, bpe_vocabulary: Vocabulary, protecting_vocabularies: dict[str, Vocabulary]
@@ -230,7 +227,6 @@ def test_merging_without_dropout_is_sentencepiece_on_any_text(
         assert BpeDropout(vocabulary, dropout=0).cut(line) == vocabulary.encode(line)
 
 
-@settings(deadline=None)
 @given(word=st.text(alphabet="abcd", min_size=1, max_size=30))
 def test_merges_of_equal_score_go_from_left_to_right(word: str, make_vocabulary: MakeVocabulary) -> None:
     tied = {piece: score // 3 for piece, score in MERGES.items()}
@@ -248,7 +244,6 @@ def test_bpe_is_sentencepiece_on_ten_thousand_german_lines() -> None:
         assert plain.cut(line) == merging.cut(line) == vocabulary.encode(line)
 
 
-@settings(deadline=None)
 @given(line=any_line)
 def test_full_dropout_is_characters(line: str, bpe_vocabulary: Vocabulary) -> None:
     pieces = BpeDropout(bpe_vocabulary, dropout=1).cut(line)
@@ -310,7 +305,6 @@ def test_dropout_makes_as_many_pieces_as_the_slow_twin(dropout: float, bpe_vocab
 # ---------------------------------------------------------------------------------- longest match
 
 
-@settings(deadline=None)
 @given(line=any_line)
 def test_longest_match_takes_the_longest_piece_at_every_place(line: str, bpe_vocabulary: Vocabulary) -> None:
     pieces = LongestMatch(bpe_vocabulary).cut(line)
@@ -342,7 +336,6 @@ def test_the_best_unigram_cut_is_sentencepiece(unigram_vocabulary: Vocabulary, t
         assert segmenter.cut(line) == processor.encode(line, out_type=str)
 
 
-@settings(deadline=None)
 @given(word=st.text(alphabet="abñ", min_size=1, max_size=7))
 def test_the_best_unigram_cut_has_the_highest_score(word: str, make_vocabulary: MakeVocabulary) -> None:
     vocabulary = make_vocabulary(SCORES, kind="unigram")

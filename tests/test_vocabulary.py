@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import sentencepiece
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
@@ -56,7 +56,6 @@ def identity_vocabulary(request: pytest.FixtureRequest, text: list[str]) -> Voca
 # ---------------------------------------------------------------------------------- lossless
 
 
-@settings(deadline=None)
 @given(line=any_line)
 def test_nfkc_decodes_to_the_normalised_line(
     line: str, bpe_vocabulary: Vocabulary, unigram_vocabulary: Vocabulary
@@ -69,7 +68,6 @@ def test_nfkc_decodes_to_the_normalised_line(
         assert " " not in normalised
 
 
-@settings(deadline=None)
 @given(line=any_line)
 @example(line="a" * 100_000)
 @example(line="ñ" * 100_000)
