@@ -192,3 +192,9 @@ def test_long_lines_are_left_out_with_a_count(corpus: Path, tmp_path: Path) -> N
     )
     assert 0 < long < 300
     assert f"{long} lines longer than 40 characters left out" in says
+
+
+def test_where_all_lines_are_too_long_nothing_is_trained(corpus: Path, tmp_path: Path) -> None:
+    command = [*DPE, *training(corpus, tmp_path / "out", "--steps", 5, "--max-characters", 1)]
+    left_out = "300 lines longer than 1 characters left out"
+    assert run(command, code=2) == f"dpe: Nothing is left to train on: {left_out}.\n"

@@ -101,7 +101,12 @@ class RunReport:
                 "bits per character",
                 segmenters,
             ),
-            ("translators", "Translators: bits per token of dev, each seed a line.", "bits per token", bits),
+            (
+                "translators",
+                "Translators: bits per token of dev in the vocabulary's own cut, each seed a line.",
+                "bits per token",
+                bits,
+            ),
             ("dev-bleu", "Translators: BLEU on dev, each seed a line.", "BLEU on dev", bleu),
         ]
         blocks = [

@@ -66,7 +66,7 @@ class SegmenterTask:
     def __init__(self, model: MixedTransformer, data: SegmenterData, *, batch: int, seed: int) -> None:
         self.model, self.data = model, data
         self.example_count = len(data.train)
-        self.skipped: set[int] = set()
+        self._too_long: set[int] = set()
         self._batch, self._seed = batch, seed
         self._collator = MixedCollator(data.vocabulary, unknown_rate=UNKNOWN_RATE, seed=seed)
         self._dev_collator = MixedCollator(data.vocabulary)
@@ -85,10 +85,15 @@ class SegmenterTask:
         """A line with its source cut for this epoch; None, and counted, when it is too long."""
         source, target = self.data.train[number]
         if max(len(target), len(source or "")) > self.data.max_characters:
-            self.skipped.add(number)
+            self._too_long.add(number)
             return None
         pieces = None if source is None else self.data.cut_source.cut(source, Draw(self._seed, epoch, number))
         return mixed_example(self.data.vocabulary, number, pieces, target)
+
+    @property
+    def left_out(self) -> str:
+        count, limit = len(self._too_long), self.data.max_characters
+        return f"{count:,} lines longer than {limit:,} characters left out" if count else ""
 
     def collate(self, examples: list[MixedExample], epoch: int) -> MixedBatch:
         return self._collator.collate(examples, epoch=epoch)

@@ -64,7 +64,7 @@ def train_segmenter(
     torch.manual_seed(settings.training.seed)
     model = build_mixed(settings.network, vocabulary, source=settings.source)
     task = SegmenterTask(model, data, batch=settings.batch, seed=settings.training.seed)
-    position = Trainer(
+    return Trainer(
         task,
         settings.training,
         stopping,
@@ -73,11 +73,6 @@ def train_segmenter(
         progress=progress,
         save_seconds=save_seconds,
     ).train()
-    if task.skipped:
-        progress.say(
-            f"{len(task.skipped):,} lines longer than {settings.max_characters:,} characters left out"
-        )
-    return position
 
 
 def source_segmenter(vocabulary: Vocabulary, dropout: float) -> CountSegmenter:

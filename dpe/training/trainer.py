@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from dpe.errors import UserError
 from dpe.model.batch_order import prefetch, shard
 from dpe.progress import Progress, duration
 from dpe.training.allocator import keep_freed_memory
@@ -40,6 +41,10 @@ class Task(Protocol):
 
     @property
     def model(self) -> nn.Module: ...
+
+    @property
+    def left_out(self) -> str:
+        """How many lines of the epochs so far were too long to train on; empty when none was."""
 
     def examples(self, epoch: int) -> Iterator[list[Any]]:
         """The batches of an epoch as lists of examples, in order; the same on every process."""
@@ -87,6 +92,7 @@ class Trainer:
         with self.progress.live(), _polite_stop() as stop:
             while not self._finished():
                 complete = self._train_epoch(stop)
+                self._check_epoch()
                 self._evaluate(complete=complete)
         if self.stopping.average > 1 and self.position.averaged_at != self.position.step:
             self._average()
@@ -115,6 +121,14 @@ class Trainer:
                 self._save()
                 last_save = time.monotonic()
         return True
+
+    def _check_epoch(self) -> None:
+        """Tell what the first epoch left out; after an epoch without an update there would be no end."""
+        left_out = self.task.left_out
+        if not self.position.updates:
+            raise UserError(f"Nothing is left to train on: {left_out or 'the text is empty'}.")
+        if left_out and not self.position.epoch:
+            self.progress.say(left_out)
 
     def _updates(self) -> Iterator[list[Any]]:
         """For each update its batches; None stands where only another process has one."""

@@ -66,7 +66,7 @@ class TranslatorTask:
     ) -> None:
         self.model, self.data = model, data
         self.example_count = len(data.train)
-        self.skipped: set[int] = set()
+        self._too_long: set[int] = set()
         self._batch, self._seed, self._smoothing = batch, seed, label_smoothing
         self._dev = [self._dev_example(number) for number in range(len(data.dev))]
 
@@ -87,9 +87,14 @@ class TranslatorTask:
         source_pieces = self.data.cut_source.cut(source or "", Draw(self.data.cut_seed, epoch, number))
         target_pieces = cut_target(number, target)
         if max(len(source_pieces), len(target_pieces)) > self.data.max_tokens:
-            self.skipped.add(number)
+            self._too_long.add(number)
             return None
         return self._example(number, source_pieces, target_pieces)
+
+    @property
+    def left_out(self) -> str:
+        count, limit = len(self._too_long), self.data.max_tokens
+        return f"{count:,} lines longer than {limit:,} pieces left out" if count else ""
 
     def _example(self, number: int, source: list[str], target: list[str]) -> TranslationExample:
         vocabulary = self.data.vocabulary

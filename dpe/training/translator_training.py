@@ -92,7 +92,7 @@ def train_translator(
             progress=progress,
         )
     task = _task(vocabulary, train, dev, targets, settings=settings, bleu=bleu)
-    position = Trainer(
+    return Trainer(
         task,
         settings.training,
         stopping,
@@ -101,9 +101,6 @@ def train_translator(
         progress=progress,
         save_seconds=save_seconds,
     ).train()
-    if task.skipped:
-        progress.say(f"{len(task.skipped):,} lines longer than {settings.max_tokens:,} pieces left out")
-    return position
 
 
 def _task(
