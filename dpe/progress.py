@@ -45,12 +45,14 @@ class Progress:
     @contextmanager
     def live(self) -> Iterator[None]:
         """While this lasts, `update` rewrites one line on a terminal."""
-        if self.level < NORMAL or not self._console.is_terminal:
-            yield
+        if self.level < NORMAL or self._status is not None or not self._console.is_terminal:
+            yield  # inside another one it is that one's line
             return
-        with self._console.status("") as self._status:
-            yield
-        self._status = None
+        try:
+            with self._console.status("") as self._status:
+                yield
+        finally:
+            self._status = None
 
     def update(self, text: str) -> None:
         """The state of the work now; each replaces the one before, and most are skipped off a terminal."""

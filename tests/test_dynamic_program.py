@@ -292,8 +292,8 @@ def test_sample_frequencies_match_the_posterior(temperature: float) -> None:
     assert chisquare(observed, [p * draws for p in expected.values()]).pvalue > 0.01
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
-def test_a_temperature_that_is_not_above_zero_is_refused(temperature: float) -> None:
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf"), 1e-310])
+def test_a_temperature_that_nothing_can_be_divided_by_is_refused(temperature: float) -> None:
     lattice = full_lattice(2, 2)
     with pytest.raises(UserError, match="temperature"):
         dp.sample(*lattice, uniforms=random_uniforms(lattice, 1), temperature=temperature)

@@ -165,6 +165,7 @@ def test_a_system_may_be_defined_in_the_recipe(tmp_path: Path) -> None:
         ('source = "bpe", target = "bpe", segmenter = "lm"', "if, and only if"),
         ('source = "bpe", target = "unigram"', "unigram on both sides"),
         ('source = "bpe", target = "bpe", target_sampling = 1.0', "only the target dpe"),
+        ('source = "bpe", target = "dpe", segmenter = "mixed", target_sampling = inf', "temperature is inf"),
         ('source = "bpe", target = "dep"', "systems.target must be one of"),
         ('source = "bpe"', "'systems.target' is missing"),
     ],

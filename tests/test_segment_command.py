@@ -19,6 +19,7 @@ from segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 from dpe import Segmenter, UserError
 from dpe.cli import run
+from dpe.inference.resumable_output import ResumableOutput
 from dpe.inference.workers import ordered_results
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.segmenters import BpeDropout, Draw
@@ -334,7 +335,9 @@ def test_an_empty_text_gives_an_empty_output(dpe: Dpe, tmp_path: Path) -> None:
         (["--source", "x.en", "--target", "short"], "equally many lines"),
         ([*TEXT, "--segmenter", "x.en"], "x.en"),
         ([*TEXT, "--segmenter", "nowhere"], "holds no trained segmenter"),
-        ([*TEXT, "--temperature", "0"], "above 0"),
+        ([*TEXT, "--temperature", "0"], "from 1e-100"),
+        ([*TEXT, "--temperature", "inf", "--mode", "sample"], "from 1e-100"),
+        ([*TEXT, "--out", "/dev/full"], "No space left"),
         ([*TEXT, "--n", "0"], "--n"),
         ([*TEXT, "--device", "abacus"], "abacus"),
         ([*TEXT, "--out", "."], "directory"),
@@ -349,6 +352,22 @@ def test_mistakes_are_sentences(dpe: Dpe, arguments: list[str], says: str) -> No
     assert says in err
     assert err.startswith("dpe: ")
     assert out == ""
+
+
+def test_an_output_that_another_process_has_just_ended_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    first = ResumableOutput(out, {}, force=False)
+    first.append(["one"], count=1, text="", totals={})
+    unfinished = first.record
+    first.finish()
+    first.publish()
+    monkeypatch.setattr(ResumableOutput, "_find", lambda *_: unfinished)  # as it was before that
+    with pytest.raises(UserError, match="just ended"):
+        ResumableOutput(out, {}, force=False)
+    assert out.read_text() == "one\n"
+    assert not (tmp_path / "out.partial").exists()
 
 
 class Kill:

@@ -309,7 +309,7 @@ def test_shares_of_changed_lines_and_words(tmp_path: Path) -> None:
         ({"target_method": "bpe"}, True, "uses no segmenter"),
         ({"target_method": "bpe", "target_sampling": 1.0}, False, "choose target method dpe"),
         ({"target_method": "dpe-fixed", "target_sampling": 1.0}, True, "choose target method dpe"),
-        ({"target_method": "dpe", "target_sampling": 0.0}, True, "above 0"),
+        ({"target_method": "dpe", "target_sampling": 0.0}, True, "from 1e-100"),
         ({"source_method": "unigram", "target_method": "dpe"}, True, "source method here is unigram"),
         ({"source_method": "unigram"}, False, "needs a unigram vocabulary"),
         ({"target_method": "unigram"}, False, "needs a unigram vocabulary"),

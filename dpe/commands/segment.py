@@ -105,9 +105,9 @@ def segment(
     Example: `dpe segment --segmenter segmenter --source train.en --target train.fi --out train.dpe.fi`
     """
     from dpe.inference.line_answers import CutSettings, LineCutter, SourceCutting
+    from dpe.segmentation.temperature import check_temperature
 
-    if not temperature > 0:
-        raise UserError(f"--temperature is {temperature}; give a number above 0.")
+    check_temperature(temperature)
     count = {"best": 1, "sample": n or 1, "n-best": n or 5}[mode]
     settings = CutSettings(
         mode=mode,

@@ -194,7 +194,7 @@ def translate(
     ] = 1.0,
     n_best: Annotated[
         int,
-        typer.Option(min=1, help="Above 1: N lines for each, of line number, score and translation (TSV)."),
+        typer.Option(min=1, help="Above 1: up to N lines for each: line number, score, translation (TSV)."),
     ] = 1,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Source pieces decoded at once.")] = 1000,
     threads: Annotated[

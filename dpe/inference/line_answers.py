@@ -157,14 +157,25 @@ def _describe_best(cuts: list[Cut], posterior: Posterior) -> dict[str, Any]:
     """A sentence with its best cut, whole and word by word."""
     (cut,) = cuts
     described = _describe_cut(cut, posterior) | _describe_posterior(posterior)
-    for word, about, score in zip(posterior.words, described["words"], cut.word_scores, strict=True):
-        begin, end = about["offset"], about["offset"] + len(word.word)
-        # Only a run of unknown characters can reach over the border of a word.
-        parts = (posterior.text[max(a, begin) : min(b, end)] for a, b in described["offsets"])
+    pieces = _pieces_of_words(posterior, described["offsets"])
+    rows = zip(posterior.words, described["words"], pieces, cut.word_scores, strict=True)
+    for word, about, about["pieces"], score in rows:
         probability = math.exp(min(score - word.log_partition, 0.0))
-        about["pieces"] = [part for part in parts if part]
         about.update(_shortened({"score": score, "probability": probability}))
     return described
+
+
+def _pieces_of_words(posterior: Posterior, offsets: Sequence[tuple[int, int]]) -> list[list[str]]:
+    """The pieces word by word; only a run of unknown characters can reach over the border of a word."""
+    found: list[list[str]] = [[] for _ in posterior.words]
+    ends, word = list(accumulate(len(word.word) for word in posterior.words)), 0
+    for begin, end in offsets:
+        start = begin
+        while start < end:
+            stop = min(end, ends[word])
+            found[word].append(posterior.text[start:stop])
+            start, word = stop, word + (stop == ends[word])
+    return found
 
 
 def _describe_several(cuts: list[Cut], posterior: Posterior) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -154,8 +155,22 @@ class ResumableOutput:
             raise UserError(
                 f"{self.path}: another process is writing it; wait for that one to end."
             ) from error
+        if not self._is_partial(file):
+            file.close()
+            raise UserError(f"{self.path}: another process has just ended writing it; start again.")
         file.truncate(self.record.bytes)
         return file
+
+    def _is_partial(self, file: BinaryIO) -> bool:
+        """Whether the file that is now ours is still the partial one, as long as the record says."""
+        ours = os.fstat(file.fileno())
+        with suppress(FileNotFoundError):
+            if os.path.samestat(ours, self._partial.stat()):
+                if ours.st_size >= self.record.bytes:
+                    return True
+                if ours.st_size == 0:
+                    self._partial.unlink()  # it has just been made, by us
+        return False
 
 
 class StreamOutput:
@@ -166,8 +181,13 @@ class StreamOutput:
         self._file = file
 
     def append(self, lines: Iterable[str], *, count: int, text: str, totals: Mapping[str, float]) -> None:
-        self._file.write(b"".join(map(line_bytes, lines)))
-        self._file.flush()
+        try:
+            self._file.write(b"".join(map(line_bytes, lines)))
+            self._file.flush()
+        except BrokenPipeError:
+            raise  # the reader has gone, which is no error
+        except OSError as error:
+            raise UserError(f"The output cannot be written: {error.strerror}.") from error
         self.record = replace(self.record, lines=count, text=text, totals=dict(totals))
 
     def finish(self) -> None:
@@ -178,4 +198,5 @@ class StreamOutput:
 
     def close(self) -> None:
         if self._file is not sys.stdout.buffer:
-            self._file.close()
+            with suppress(OSError):  # `append` has told what could not be written
+                self._file.close()

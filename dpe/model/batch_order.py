@@ -39,7 +39,7 @@ def epoch_batches(
     own. Only one window of examples is in memory. Without `shuffle` the windows follow the file, and the
     batches of a window go from short to long.
     """
-    random = np.random.default_rng([seed, epoch])
+    random = np.random.default_rng([seed % 2**64, epoch])  # numpy takes no negative seed
     order = random.permutation(count) if shuffle else np.arange(count)
     for begin in range(0, count, window):
         loaded = (load(line) for line in order[begin : begin + window].tolist())

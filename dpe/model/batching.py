@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpe.model.mixed import BEGIN_CHARACTER, FIRST_CHARACTER, PAD_CHARACTER, UNKNOWN_CHARACTER
 from dpe.segmentation.lattice import LatticeBatch, LatticeBuilder
 from dpe.text.vocabulary import Vocabulary
 
@@ -26,19 +27,19 @@ _NOISE_STREAM = 0x6E6F6973
 class CharacterIds:
     """What the mixed model reads, as numbers: padding, begin, unknown, then the vocabulary's characters."""
 
-    pad, begin, unknown = 0, 1, 2
+    pad, begin, unknown = PAD_CHARACTER, BEGIN_CHARACTER, UNKNOWN_CHARACTER
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._codes = _code_points("".join(vocabulary.characters))  # sorted, as the characters are
 
     def __len__(self) -> int:
-        return len(self._codes) + 3
+        return len(self._codes) + FIRST_CHARACTER
 
     def encode(self, text: str) -> NDArray[np.int64]:
         """One id per code point of the text."""
         codes = _code_points(text)
         found = np.searchsorted(self._codes, codes).clip(max=len(self._codes) - 1)
-        return np.where(self._codes[found] == codes, found + 3, self.unknown)
+        return np.where(self._codes[found] == codes, found + FIRST_CHARACTER, self.unknown)
 
 
 def _code_points(text: str) -> NDArray[np.uint32]:
@@ -117,7 +118,7 @@ class MixedCollator:
     def _hidden(self, examples: Sequence[MixedExample], epoch: int) -> NDArray[np.bool_]:
         """Which characters of the joined examples to hide."""
         drawn = [
-            np.random.default_rng([_NOISE_STREAM, self._seed, epoch, example.line]).random(
+            np.random.default_rng([_NOISE_STREAM, self._seed % 2**64, epoch, example.line]).random(
                 len(example.marked)
             )
             for example in examples

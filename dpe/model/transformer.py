@@ -34,6 +34,8 @@ class TransformerSettings:
     norm: Literal["pre", "post"] = "pre"  # transformer base is "post"; "pre" trains without a careful warm-up
 
     def __post_init__(self) -> None:
+        if min(self.width, self.heads, self.feed_forward, self.decoder_layers, self.encoder_layers + 1) < 1:
+            raise UserError(f"A network of no size: {self}.")
         if self.width % self.heads or self.width % 2:
             raise UserError(
                 f"width {self.width} must be even and a multiple of heads {self.heads}: change one."

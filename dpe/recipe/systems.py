@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpe.errors import UserError
+from dpe.segmentation.temperature import check_temperature
 from dpe.text.vocabulary import VocabularyType
 
 SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
@@ -37,6 +38,9 @@ class System:
             raise UserError(
                 f"The system {self.name} has target_sampling, which only the target dpe can have."
             )
+
+        if self.target_sampling is not None:
+            check_temperature(self.target_sampling)
 
     @property
     def vocabulary(self) -> VocabularyType:

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dpe.errors import UserError
+from dpe.segmentation.temperature import check_temperature
 
 MINUS_INFINITY = float("-inf")
 
@@ -125,8 +125,7 @@ def sample(edge_scores: Tensor, lengths: Tensor, *, uniforms: Tensor, temperatur
     numbers only, whatever the batch and its padding. Temperature divides the edge scores before the forward
     pass; the scores returned are those of temperature 1.
     """
-    if not temperature > 0:
-        raise UserError(f"The temperature is {temperature}; give a number above 0.")
+    check_temperature(temperature)
     by_end = _by_end(edge_scores)
     tempered = by_end / temperature
     alpha = _forward(tempered)

@@ -15,17 +15,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from dpe.errors import UserError
 from dpe.text.files import (
     is_standard_stream,
     reading,
     whole_packed_files,
 )
-
-_CHUNK = 1 << 20
-_OFFSET = np.dtype("<i8")
 
 
 class Pair(NamedTuple):

@@ -26,6 +26,7 @@ class Position:
     averaged_at: int = -1  # step at which the average was last tried
     seconds: float = 0.0
     records: int = 0  # of the curve
+    world: int = 1  # processes that made the updates of the epoch under way
 
 
 def save_position(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -73,11 +74,12 @@ def leave_processes(processes: Processes) -> None:
 def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
     """`auto` is a GPU where there is one; with many processes each takes its own."""
     if name == "auto":
-        name = f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UserError(f"There is no device called {name!r}; use auto, cpu or cuda.") from error
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda":
+        name = f"cuda:{local_rank}"
+    if not re.fullmatch(r"cpu|cuda:\d+", name):
+        raise UserError(f"There is no device called {name!r}; use auto, cpu or cuda.")
+    device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError("The device cuda was asked for, but torch sees no GPU; use --device cpu.")
     return device

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from dpe.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +18,12 @@ class TrainingSettings:
     accumulate: int = 1  # batches whose gradients make one update, in each process
     seed: int = 1
     bf16: bool = False  # autocast on a GPU
+
+    def __post_init__(self) -> None:
+        if self.accumulate < 1:
+            raise UserError(f"accumulate is {self.accumulate}: an update needs 1 batch or more.")
+        if not 0 < self.learning_rate < math.inf:
+            raise UserError(f"The learning rate is {self.learning_rate}: give a number above 0.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,6 @@ import fcntl
 import hashlib
 import json
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +25,7 @@ from dpe.text.corpus import read_lines
 from dpe.text.segmenters import CountSegmenter, Draw
 from dpe.text.text_file import ParallelText, TextFile
 from dpe.text.vocabulary import MARKER
+from dpe.training.interrupts import at_once
 from dpe.training.processes import Processes
 
 # Sets the target's draws apart from the source's: a seed of its own, as `Draw` asks for.
@@ -117,7 +116,7 @@ class SegmenterTargets:
     def start(self, epoch: int) -> CutTarget:
         begin = time.monotonic()
         path = self.path(epoch)
-        with _interruptible():
+        with at_once():  # the training was saved at the end of the epoch before
             self._make(path, epoch)
             text = self._open(path)
         self._report = {"cutting_seconds": round(time.monotonic() - begin, 2)}
@@ -195,21 +194,3 @@ def _alone_in(directory: Path, progress: Progress) -> Iterator[None]:
             progress.say(f"waiting for another training that cuts into {directory}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C and a termination stop the cutting at once, which the trainer puts off to the next update.
-
-    Nothing is lost: the training was saved at the end of the epoch before, and cutting goes on where it was.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    wanted = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, signal.default_int_handler) for number in wanted}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

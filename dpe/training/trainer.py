@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +24,7 @@ from dpe.progress import Progress, duration
 from dpe.training.allocator import keep_freed_memory
 from dpe.training.checkpoint import MODEL, average_weights, put_weights, save_model
 from dpe.training.curve import Curve
+from dpe.training.interrupts import put_off
 from dpe.training.position import Position, load_position, save_position
 from dpe.training.processes import Processes
 from dpe.training.settings import Stopping, TrainingSettings
@@ -80,8 +79,19 @@ class Trainer:
             self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
         self.position = load_position(directory, self.model, self.optimizer) or Position()
+        self._refuse_other_world()
         self.curve = Curve(directory, records=self.position.records, active=processes.first)
         self._started = time.monotonic() - self.position.seconds
+
+    def _refuse_other_world(self) -> None:
+        """Where an epoch stands is counted in updates, which have a batch of every process."""
+        position, world = self.position, self.processes.world
+        if position.updates and position.world != world:
+            raise UserError(
+                f"{self.directory} was saved in the middle of an epoch by {position.world} processes, "
+                f"and now there are {world}; go on with as many as before."
+            )
+        position.world = world
 
     def train(self) -> Position:
         """Train to the end; the weights to use are then in `model.safetensors`."""
@@ -89,11 +99,13 @@ class Trainer:
             self.progress.say(f"going on from step {self.position.step:,} of {self.directory}")
         if self.processes.device.type == "cpu":
             keep_freed_memory()
-        with self.progress.live(), _polite_stop() as stop:
+        with self.progress.live(), put_off() as stop:
             while not self._finished():
                 complete = self._train_epoch(stop)
                 self._check_epoch()
                 self._evaluate(complete=complete)
+                if self._is_told(stop):  # while it evaluated, at whose end all is saved
+                    raise KeyboardInterrupt
         if self.stopping.average > 1 and self.position.averaged_at != self.position.step:
             self._average()
         return self.position
@@ -110,17 +122,21 @@ class Trainer:
         """The updates left in this epoch; False when the last step came before its end."""
         last_save, record = time.monotonic(), _Window(self.position)
         for batches in self._updates():
+            if self.position.step == self.stopping.steps:  # not below: an epoch's last update completes it
+                return False
             self._update(batches)
             self._show(record)
-            if stop:
+            if self._is_told(stop):
                 self._save()
                 raise KeyboardInterrupt
-            if self.position.step == self.stopping.steps:
-                return False
             if time.monotonic() - last_save >= self.save_seconds:
                 self._save()
                 last_save = time.monotonic()
         return True
+
+    def _is_told(self, stop: list[int]) -> bool:
+        """Whether any process was told to stop: all must end at the same update."""
+        return self.processes.sum_scalars([len(stop)])[0] > 0
 
     def _check_epoch(self) -> None:
         """Tell what the first epoch left out; after an epoch without an update there would be no end."""
@@ -217,6 +233,9 @@ class Trainer:
         """Try the mean of the last epochs' weights; it becomes the model if it scores better."""
         epochs = range(self.position.epoch, max(self.position.epoch - self.stopping.average, 0), -1)
         paths = [path for path in map(self._epoch_path, epochs) if path.exists()]
+        if not paths:
+            self.progress.say("there is no whole epoch to average")
+            return
         trained = {name: p.detach().clone() for name, p in self.model.named_parameters()}
         put_weights(self.model, average_weights(paths), name="the average")
         scores = self.task.evaluate(self.processes)
@@ -283,19 +302,6 @@ class _Window:
 
     def speed(self, position: Position) -> float:
         return (position.units - self._units) / max(time.monotonic() - self._time, 1e-9)
-
-
-@contextmanager
-def _polite_stop() -> Iterator[list[int]]:
-    """Ctrl-C or a termination lets the update under way finish and be saved; the list holds the signal."""
-    received: list[int] = []
-    wanted = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda n, _: received.append(n)) for number in wanted}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _bits(nats: float, units: float) -> float:

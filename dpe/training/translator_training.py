@@ -12,6 +12,7 @@ import torch
 from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
 from dpe.progress import Progress
+from dpe.segmentation.temperature import check_temperature
 from dpe.text.segmenters import CountSegmenter, OwnCut, make_segmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
@@ -155,8 +156,8 @@ def check_settings(settings: TranslatorSettings, cutter: CorpusCutter | None, vo
         raise UserError(
             "Target sampling draws a segmenter's cuts anew every epoch; choose target method dpe."
         )
-    if settings.target_sampling is not None and not settings.target_sampling > 0:
-        raise UserError(f"Target sampling is {settings.target_sampling}; give a temperature above 0.")
+    if settings.target_sampling is not None:
+        check_temperature(settings.target_sampling)
     if not 0 <= settings.label_smoothing < 1:
         raise UserError(f"Label smoothing is {settings.label_smoothing}; give a number from 0 to below 1.")
     for method in set(methods) - {"dpe", "dpe-fixed"}:

@@ -1,0 +1,164 @@
+"""When and how a training stops, in one process: steps, averages, signals, another number of processes."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dpe.errors import UserError
+from dpe.model.transformer import TransformerSettings
+from dpe.progress import QUIET, Progress
+from dpe.text.corpus import write_lines
+from dpe.text.text_file import ParallelText
+from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
+from dpe.training.checkpoint import load_tensors
+from dpe.training.curve import read_curve
+from dpe.training.position import Position
+from dpe.training.processes import Processes, choose_device
+from dpe.training.segmenter_task import SegmenterTask
+from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
+from dpe.training.settings import Stopping, TrainingSettings
+
+NETWORK = TransformerSettings(width=8, heads=1, feed_forward=8, encoder_layers=1, decoder_layers=1)
+TARGETS = [f"talo{ending} auto{ending}" for ending in ("", "n", "ssa", "sta", "lle", "kin", "t", "ja")] * 5
+UPDATES = 5  # in an epoch of this text with these batches
+
+
+def train(out: Path, *, processes: Processes = Processes(), seed: int = 1, **stopping: Any) -> Position:
+    vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
+    write_lines(out.parent / "text", TARGETS)
+    text = ParallelText.open(None, out.parent / "text")
+    settings = SegmenterSettings(
+        network=NETWORK,
+        training=TrainingSettings(learning_rate=1e-3, warmup=4, seed=seed),
+        batch=160,
+        source=False,
+    )
+    return train_segmenter(
+        out,
+        vocabulary,
+        text,
+        text,
+        settings=settings,
+        stopping=Stopping(**stopping),
+        processes=processes,
+        progress=Progress(QUIET),
+    )
+
+
+def evaluations(out: Path) -> list[tuple[int, int, float]]:
+    records = [record for record in read_curve(out / "training.jsonl") if "dev_bits" in record]
+    return [(record["epoch"], record["step"], record["dev_bits"]) for record in records]
+
+
+def test_steps_that_end_with_an_epoch_complete_it(tmp_path: Path) -> None:
+    at_once = train(tmp_path / "at_once", steps=2 * UPDATES, patience=1)
+    train(tmp_path / "in_two", steps=UPDATES, patience=1)
+    in_two = train(tmp_path / "in_two", steps=2 * UPDATES, patience=1)
+    assert (
+        (in_two.epoch, in_two.step, in_two.updates) == (at_once.epoch, at_once.step, 0) == (2, 2 * UPDATES, 0)
+    )
+    assert evaluations(tmp_path / "in_two") == evaluations(tmp_path / "at_once")
+
+
+@pytest.mark.parametrize("epochs_before", [0, 1])
+def test_without_a_whole_epoch_nothing_is_averaged(tmp_path: Path, epochs_before: int) -> None:
+    if epochs_before:  # of which no weights were kept
+        train(tmp_path / "out", epochs=epochs_before)
+    position = train(tmp_path / "out", epochs=1, steps=None if epochs_before else 2, average=2)
+    assert position.averaged_at == -1
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_a_signal_that_comes_while_dev_is_scored_is_obeyed(
+    epoch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate, count = SegmenterTask.evaluate, 0
+
+    def interrupted(self: SegmenterTask, processes: Processes) -> dict[str, float]:
+        nonlocal count
+        count += 1
+        if count == epoch:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(self, processes)
+
+    monkeypatch.setattr(SegmenterTask, "evaluate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "out", epochs=2)
+    _, state = load_tensors(tmp_path / "out" / "last.safetensors")
+    assert (state["epoch"], state["updates"]) == (epoch, 0)
+
+
+def test_all_processes_stop_where_one_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum over the processes says that another one was told, at the third question."""
+    asked = []
+
+    def sum_scalars(_: Processes, values: Any) -> list[float]:
+        values = list(values)
+        asked.append(len(values))
+        return [1.0] if asked.count(1) == 3 else values
+
+    monkeypatch.setattr(Processes, "sum_scalars", sum_scalars)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "out", epochs=2)
+    assert load_tensors(tmp_path / "out" / "last.safetensors")[1]["step"] == 3
+
+
+def test_another_number_of_processes_cannot_go_on_within_an_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Processes, "wait", lambda _: None)
+    train(tmp_path / "out", steps=UPDATES - 1)
+    with pytest.raises(UserError, match="by 1 processes, and now there are 2"):
+        train(tmp_path / "out", processes=Processes(world=2), steps=UPDATES)
+
+
+def test_a_thread_can_train(tmp_path: Path) -> None:
+    thread = threading.Thread(target=lambda: train(tmp_path / "out", steps=1))
+    thread.start()
+    thread.join()
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_a_seed_may_be_negative(tmp_path: Path) -> None:
+    assert train(tmp_path / "out", seed=-1, steps=2).step == 2
+
+
+@pytest.mark.parametrize(
+    "settings", [{"accumulate": 0}, {"learning_rate": 0.0}, {"learning_rate": float("nan")}]
+)
+def test_settings_that_train_nothing_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(UserError):
+        TrainingSettings(**settings)
+
+
+def test_every_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert [str(choose_device(name, local_rank=1)) for name in ("auto", "cuda", "cuda:0", "cpu")] == [
+        "cuda:1", "cuda:1", "cuda:0", "cpu",
+    ]  # fmt: skip
+    for name in ("mps", "meta", "cuda:x", "nonsense"):
+        with pytest.raises(UserError, match="no device"):
+            choose_device(name)
+
+
+def test_one_live_line_inside_another_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress, shown = Progress(), io.StringIO()
+    monkeypatch.setitem(progress.__dict__, "_console", Console(file=shown, force_terminal=True))
+    with progress.live():
+        with progress.live():
+            progress.update("inner")
+        progress.update("outer")
+        assert progress._status is not None
+        assert progress._status.status == "outer"
+    with pytest.raises(KeyError), progress.live():
+        raise KeyError
+    assert progress._status is None
