@@ -123,10 +123,8 @@ class Translator:
         self, source: str, *, n: int = 5, beam: int | None = None, length_penalty: float = 1.0
     ) -> list[Translation]:
         """The n best translations of a line that a beam (of n, unless given) finds, best first."""
-        (found,) = self.stream(
-            [source], Search(beam=beam or max(n, 1), length_penalty=length_penalty, n_best=n)
-        )
-        return found
+        search = Search(beam=beam or max(n, 1), length_penalty=length_penalty, n_best=n)
+        return next(self.stream([source], search))
 
     def stream(self, lines: Iterable[str], search: Search) -> Iterator[list[Translation]]:
         """For each line its `search.n_best` translations, best first; a window of lines is read at a time."""

@@ -1,4 +1,4 @@
-"""The mixed character-subword transformer (section 3 of the paper): characters in, subwords out."""
+"""The mixed character-subword transformer (section 4 of the paper): characters in, subwords out."""
 
 from __future__ import annotations
 
