@@ -140,9 +140,27 @@ def test_scores_whose_inputs_have_changed_are_left_out(tmp_path: Path) -> None:
 
 def test_scores_of_other_settings_than_the_recipes_are_left_out(tmp_path: Path) -> None:
     root = hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.01)
-    (root / "plan.json").write_text(json.dumps({"scores/dpe/seed-2": "s", "scores/dpe/seed-3": "other"}))
+    plan = {f"scores/{system}/seed-{seed}": "s" for system in ("bpe", "dpe") for seed in (1, 2, 3)}
+    (root / "plan.json").write_text(json.dumps(plan | {"scores/dpe/seed-3": "other"}))
     found = read_results(root)
     assert [[seed.seed for seed in system.seeds] for system in found.systems] == [[1, 2, 3], [1, 2]]
+
+
+def test_seeds_that_the_recipe_no_longer_has_are_left_out(tmp_path: Path) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.01)
+    plan = {f"scores/{system}/seed-{seed}": "s" for system in ("bpe", "dpe") for seed in (1, 2)}
+    (root / "plan.json").write_text(json.dumps(plan))
+    found = read_results(root)
+    assert [[seed.seed for seed in system.seeds] for system in found.systems] == [[1, 2], [1, 2]]
+    assert found.tests == []
+
+
+def test_the_machine_is_the_one_that_made_it(tmp_path: Path) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": [20.0]}, p=0.9)
+    path = root / "scores" / "bpe" / "seed-1" / "artifact.json"
+    other = {"cpu": "abacus", "cores": 3, "system": "wood"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"machine": other}))
+    assert read_results(root).machine == other
 
 
 def test_results_json_stands_for_the_run(tmp_path: Path) -> None:

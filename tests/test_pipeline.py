@@ -17,12 +17,14 @@ from dpe.errors import UserError
 from dpe.pipeline.artifacts import Artifacts
 from dpe.pipeline.experiment import Experiment
 from dpe.pipeline.models import Machine, segmenter_settings, translator_settings, translator_stopping
-from dpe.pipeline.run import Selection, plan
+from dpe.pipeline.outputs import training_counts
+from dpe.pipeline.run import Selection, fixed_settings, plan
 from dpe.pipeline.running import in_order, run_stages
 from dpe.pipeline.texts import Texts, make_corpus
 from dpe.progress import QUIET, Progress
 from dpe.recipe.reading import read_recipe
 from dpe.text.corpus import read_lines, write_lines
+from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import load_tensors
 
 ROOT = Path(__file__).parents[1]
@@ -217,6 +219,7 @@ max_tokens = 4
 
 
 def file_experiment(directory: Path, *overrides: str) -> Experiment:
+    directory.mkdir(exist_ok=True)
     for language in ("en", "de"):
         write_lines(
             directory / f"a.{language}", [f"{language} {n}" for n in range(40)] + ["one two three four"]
@@ -239,6 +242,35 @@ def test_the_training_files_are_joined_and_cleaned_and_the_others_kept_whole(tmp
     assert list(read_lines(texts.plain("train", "de"))) == [f"de {n}" for n in range(50)]
     assert list(read_lines(texts.plain("dev", "en"))) == list(read_lines(tmp_path / "dev.en"))
     assert {path.name for path in texts.directory.iterdir()} == set(texts.file_names)
+
+
+def test_processes_in_one_directory_agree_on_the_text_and_on_systems_of_their_own(tmp_path: Path) -> None:
+    own = 'systems=[{{name = "x", title = "x", source = "bpe", target = "{}"}}]'
+    here = fixed_settings(file_experiment(tmp_path / "a", own.format("bpe")))
+    assert fixed_settings(file_experiment(tmp_path / "b", own.format("bpe"))) == here
+    assert fixed_settings(file_experiment(tmp_path / "b", own.format("longest-match"))) != here
+    changed = file_experiment(tmp_path / "b", own.format("bpe"))
+    write_lines(tmp_path / "b" / "a.en", ["another"] * 41)
+    assert fixed_settings(changed) != here
+    assert fixed_settings(file_experiment(tmp_path / "a", "systems=['bpe']", "seeds=[4]")) == fixed_settings(
+        file_experiment(tmp_path / "a", "systems=['bpe', 'bpe-dropout']")
+    )
+
+
+def test_words_are_counted_as_the_vocabulary_writes_them(tmp_path: Path) -> None:
+    made = file_experiment(tmp_path)
+    texts = corpus_of(made)
+    lines = ["tämä mökki", "mo\u0308kki, \uff4d\u00f6kki!"]
+    write_lines(texts.plain("train", "de"), lines)
+    learn_vocabulary(lines, VocabularySettings(size=20)).save(tmp_path / "vocab.model")
+    assert training_counts(tmp_path / "vocab.model", texts) == {"tämä": 1, "mökki": 3}
+
+
+def test_the_gold_is_of_finnish_targets(tmp_path: Path) -> None:
+    (tmp_path / "gold.tsv").write_text("talossa\ttalo ssa\n")
+    assert Texts(tmp_path, "en", "fi", False).gold == tmp_path / "gold.tsv"
+    assert Texts(tmp_path, "fi", "en", False).gold is None
+    assert Texts(tmp_path / "elsewhere", "en", "fi", False).gold is None
 
 
 def test_lines_draws_pairs_from_all_of_the_text(tmp_path: Path) -> None:

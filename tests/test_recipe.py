@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from dpe.errors import UserError
 from dpe.recipe.reading import nearest, read_recipe
 from dpe.recipe.systems import SYSTEMS, System
+from dpe.recipe.writing import recipe_toml
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 SHIPPED = sorted(path for path in RECIPES.rglob("*.toml") if path.name != "common.toml")
@@ -173,6 +176,35 @@ def test_a_system_may_be_defined_in_the_recipe(tmp_path: Path) -> None:
 def test_a_system_that_cannot_be_is_refused(tmp_path: Path, fields: str, says: str) -> None:
     systems = f'systems=[{{name = "mine", title = "x", {fields}}}]'
     assert says in complaint(write(tmp_path, GOOD), systems)
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("translator.epochs=0", "epochs is 0; it must be 1 or more"),
+        ("segmenter.heads=0", "heads is 0"),
+        ("translator.batch=-5", "batch is -5"),
+        ("translator.bpe_dropout=7", "bpe_dropout is 7"),
+        ("segmenter.source_dropout=nan", "source_dropout is nan"),
+        ("decoding.beam=0", "beam is 0"),
+        ("seeds=[1, -1]", "seed is -1"),
+        ("corpus.lines=-3", "lines is -3"),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(tmp_path: Path, override: str, says: str) -> None:
+    assert says in complaint(write(tmp_path, GOOD), override)
+
+
+def test_the_built_in_corpus_is_not_tokenised(tmp_path: Path) -> None:
+    assert "leave moses out" in complaint(RECIPES / "demo.toml", "corpus.moses=true")
+
+
+def test_a_written_recipe_reads_as_it_was(tmp_path: Path) -> None:
+    for path in SHIPPED:
+        recipe = read_recipe(path)
+        described = json.loads(json.dumps({k: v for k, v in asdict(recipe).items() if k != "data"}))
+        again = read_recipe(write(tmp_path, recipe_toml(described), "again.toml"))
+        assert again == recipe
 
 
 def test_nearest_lists_everything_when_nothing_is_near() -> None:

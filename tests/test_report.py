@@ -33,6 +33,7 @@ from dpe.progress import QUIET, Progress
 from dpe.recipe.reading import read_recipe
 from dpe.recipe.writing import recipe_toml
 from dpe.text.corpus import write_lines
+from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
 ROOT = Path(__file__).parents[1]
 VOID = {"meta", "br"}
@@ -149,6 +150,8 @@ def written_run(root: Path) -> Path:
     write_lines(corpus / "test.en", [HOSTILE, "the cars"])
     write_lines(corpus / "test.fi", ["taloissa <b>", "autot"])
     write_lines(corpus / "train.fi", ["taloissa autot autot"])
+    learned = learn_vocabulary(["taloissa <b>", "autot"] * 9, VocabularySettings(size=20))
+    learned.save(record(root, "vocabularies/bpe") / "vocab.model")
     write_lines(record(root, "segmentations/bpe") / "test.pieces", ["▁tal ois sa ▁ <b>", "▁auto t"])
     write_lines(record(root, "segmentations/mixed") / "test.pieces", ["▁talo i ssa ▁<b>", "▁auto t"])
     for system, seed, bleu in (("bpe", 1, 30.0), ("bpe", 2, 32.0), ("dpe", 1, 36.0)):

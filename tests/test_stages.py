@@ -210,6 +210,26 @@ def test_processes_with_other_settings_are_refused_while_one_works(tmp_path: Pat
         pass
 
 
+def test_processes_that_start_together_with_equal_settings_are_both_let_in(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from dpe.pipeline.locks import *\n"
+        "print('ready', flush=True); sys.stdin.readline()\n"
+        "for n in range(200):\n"
+        f"    with shared_run(Path({str(tmp_path)!r}) / str(n), {{'size': 1}}): pass\n"
+    )
+    command = [sys.executable, "-c", code]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, env=ENVIRONMENT, **pipes) for _ in range(2)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    assert [process.wait(timeout=240) for process in processes] == [0, 0]
+
+
 def test_two_processes_share_the_stages(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = f"""

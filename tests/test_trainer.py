@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from dpe.errors import UserError
@@ -20,6 +21,7 @@ from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import load_tensors
 from dpe.training.curve import read_curve
+from dpe.training.kept_weights import KeptWeights
 from dpe.training.position import Position
 from dpe.training.processes import Processes, choose_device
 from dpe.training.segmenter_task import SegmenterTask
@@ -66,6 +68,37 @@ def test_steps_that_end_with_an_epoch_complete_it(tmp_path: Path) -> None:
         (in_two.epoch, in_two.step, in_two.updates) == (at_once.epoch, at_once.step, 0) == (2, 2 * UPDATES, 0)
     )
     assert evaluations(tmp_path / "in_two") == evaluations(tmp_path / "at_once")
+
+
+@pytest.mark.parametrize("patience", [1, None])
+def test_an_end_within_an_epoch_leaves_no_trace_in_a_longer_training(
+    tmp_path: Path, patience: int | None
+) -> None:
+    at_once = train(tmp_path / "at_once", steps=4 * UPDATES, patience=patience)
+    early = train(tmp_path / "in_two", steps=2 * UPDATES + 2, patience=patience)
+    assert early.at_end < early.best  # it still learns, so the weights at the end are kept
+    in_two = train(tmp_path / "in_two", steps=4 * UPDATES, patience=patience)
+    assert (in_two.epoch, in_two.step, in_two.kept) == (at_once.epoch, at_once.step, at_once.kept)
+    kept = [load_tensors(tmp_path / name / "model.safetensors") for name in ("at_once", "in_two")]
+    assert kept[0][1] == kept[1][1]
+    assert all(torch.equal(weights, kept[1][0][name]) for name, weights in kept[0][0].items())
+
+
+def test_the_best_epoch_comes_back_when_a_training_goes_on(tmp_path: Path) -> None:
+    train(tmp_path / "out", steps=UPDATES + 2)
+    beside = load_tensors(tmp_path / "out" / "best-epoch.safetensors")[1]
+    assert beside["step"] == UPDATES
+    position = Position(best=beside["score"], at_end=0.0)
+    KeptWeights(tmp_path / "out", torch.nn.Linear(1, 1), position, writes=True).go_on()
+    assert load_tensors(tmp_path / "out" / "model.safetensors")[1] == beside
+    assert position.kept == beside["score"]
+
+
+def test_a_lost_model_is_told(tmp_path: Path) -> None:
+    train(tmp_path / "out", steps=2)
+    (tmp_path / "out" / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="has lost its model"):
+        train(tmp_path / "out", steps=2)
 
 
 @pytest.mark.parametrize("epochs_before", [0, 1])

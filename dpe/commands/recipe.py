@@ -123,8 +123,7 @@ def show(
     from dpe.pipeline.showing import ShownRun
 
     shown = ShownRun(run)
-    built_in = run / "corpus" / "gold.tsv"
-    gold = gold or (built_in if built_in.exists() else None)
+    gold = gold or shown.gold
     if gold is not None:
         print_tables([shown.morphology(gold)])
     for block in shown.sentences(sentences):

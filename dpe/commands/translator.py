@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -128,7 +128,9 @@ def train_translator(
     --dev-source dev.en --dev-target dev.fi --source-method bpe-dropout --target-method dpe
     --segmenter segmenter --preset tiny --out translator`
     """
+    from dpe.evaluation.scores import dev_bleu
     from dpe.inference.corpus_cutter import SegmenterCutter
+    from dpe.text.preparation import Moses
     from dpe.text.text_file import ParallelText
     from dpe.text.vocabulary import Vocabulary
     from dpe.training.presets import TRANSLATOR_PRESETS
@@ -172,7 +174,7 @@ def train_translator(
         stopping=Stopping(epochs=epochs or default_epochs, steps=steps, patience=patience, average=average),
         processes=processes,
         progress=progress,
-        bleu=_bleu,
+        bleu=dev_bleu(Moses(moses[1]).detokenize if moses else str),
         cutter=cutter,
         cuts=cuts,
         save_seconds=60 * save_minutes,
@@ -241,12 +243,6 @@ def export(
     export_translator(translator, out, int8=int8)
     progress: Progress = context.obj
     progress.say(f"{out}: a {to} model, its vocabulary, and README.md")
-
-
-def _bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    from dpe.evaluation.scores import Translation, score
-
-    return score(Translation("dev", list(hypotheses)), references).bleu
 
 
 def _draw_curve(out: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -51,7 +51,7 @@ def compare_files(
     a: Path,
     b: Path,
     *,
-    train_counts: Path | None = None,
+    train_counts: Path | Mapping[str, int] | None = None,
     source: Path | None = None,
     format: Format | None = None,
     vocabulary_size: int | None = None,
@@ -63,7 +63,7 @@ def compare_files(
     counts = PairCounts.of(read_two_segmentations(a, b, format))
     if not counts.a:
         raise UserError(f"{a} has no words; give a segmented text.")
-    frequencies = count_words(train_counts) if train_counts else None
+    frequencies = count_words(train_counts) if isinstance(train_counts, Path) else train_counts
     names = short_names([a, b])
     sides = [
         _side(path, name, source, format, vocabulary_size) for path, name in zip((a, b), names, strict=True)

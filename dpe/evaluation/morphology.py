@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpe.errors import UserError
 from dpe.evaluation.segmented_text import Cuts, words_with_cuts
-from dpe.text.files import reading
+from dpe.text.corpus import read_lines
 
 
 @dataclass(frozen=True)
@@ -68,20 +68,15 @@ class MorphologyScores:
 def read_gold(path: Path) -> dict[str, Cuts]:
     """The boundaries of each word in a file of lines `word TAB morphs separated by blanks`, packed or not."""
     gold: dict[str, Cuts] = {}
-    with reading(path) as file:
-        for number, line in enumerate(file, start=1):
-            word, cuts = _gold_entry(line, f"{path}, line {number}")
-            if gold.setdefault(word, cuts) != cuts:
-                raise UserError(f"{path}, line {number}: {word!r} has a second analysis; keep one per word.")
+    for number, line in enumerate(read_lines(path), start=1):
+        word, cuts = _gold_entry(line, f"{path}, line {number}")
+        if gold.setdefault(word, cuts) != cuts:
+            raise UserError(f"{path}, line {number}: {word!r} has a second analysis; keep one per word.")
     return gold
 
 
-def _gold_entry(line: bytes, where: str) -> tuple[str, Cuts]:
-    try:
-        text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{where}: is not UTF-8; convert the file first.") from error
-    word, tab, analysis = text.partition("\t")
+def _gold_entry(line: str, where: str) -> tuple[str, Cuts]:
+    word, tab, analysis = line.partition("\t")
     morphs = analysis.split(" ")
     if not (word and tab and all(morphs)) or "\t" in analysis:
         raise UserError(f"{where}: must be a word, a tab, and its morphs separated by single blanks.")

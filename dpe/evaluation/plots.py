@@ -82,7 +82,7 @@ def draw_bars(
         axes.bar(places, values, width * 0.92, color=COLOURS[number % len(COLOURS)], label=name)
         if errors is not None:
             ends = zip(values, errors[name], strict=True)
-            reach = [(value - low, high - value) for value, (low, high) in ends]
+            reach = [(max(value - low, 0.0), max(high - value, 0.0)) for value, (low, high) in ends]
             axes.errorbar(
                 places, values, yerr=list(zip(*reach, strict=True)), fmt="none", ecolor="black", capsize=2
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -130,6 +130,16 @@ def score(translation: Translation, reference: Sequence[str]) -> Scores:
         brevity_penalty=found.bp,
         length_ratio=found.sys_len / max(found.ref_len, 1),
     )
+
+
+def dev_bleu(detokenize: Callable[[str], str] = str) -> Callable[[Sequence[str], Sequence[str]], float]:
+    """BLEU of development translations, by which epochs are chosen; tokenising is undone on both sides."""
+
+    def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+        undone = Translation("dev", list(map(detokenize, hypotheses)))
+        return score(undone, list(map(detokenize, references))).bleu
+
+    return bleu
 
 
 def summarise(scores: Sequence[Scores]) -> Summary:

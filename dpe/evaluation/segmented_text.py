@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate, groupby, islice, pairwise, zip_longest
 from pathlib import Path
@@ -92,6 +92,12 @@ def count_words(path: Path) -> Counter[str]:
             raise UserError(f"{path}, line {number}: is not a word, a tab and a count; mend or remove it.")
         counts[word] += int(count or 0)
     return counts
+
+
+def count_marked_words(lines: Iterable[str]) -> Counter[str]:
+    """How often each word occurs in lines that are not segmented and have markers for blanks."""
+    marked = ([MARKER + word for word in line.split(MARKER) if word] for line in lines)
+    return Counter(word for pieces in marked for word, _ in words_with_cuts(pieces))
 
 
 class LinePair(NamedTuple):

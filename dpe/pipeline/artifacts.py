@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dpe.errors import UserError
+from dpe.machine import machine
 from dpe.text.files import whole_text_file
 
 RECORD = "artifact.json"
@@ -92,9 +93,8 @@ class Artifacts:
         facts = stage.make(directory)
         sizes = {file: (directory / file).stat().st_size for file in stage.outputs}
         seconds = round(time.monotonic() - begin, 1)
-        _write_record(
-            directory, {**record, "facts": facts, "files": sizes, "seconds": seconds, "finished": True}
-        )
+        made = {"facts": facts, "files": sizes, "seconds": seconds, "machine": machine(), "finished": True}
+        _write_record(directory, {**record, **made})
 
     def settle(self, stage: Stage) -> None:
         """Put aside what another signature made; bring back what this one made before, or can go on from."""

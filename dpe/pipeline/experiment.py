@@ -40,25 +40,26 @@ from dpe.pipeline.outputs import (
     cut_by_segmenter,
     cut_by_vocabulary,
     pieces_file,
+    training_counts,
     translate_texts,
     write_examples,
     write_scores,
     write_tests,
 )
 from dpe.pipeline.texts import (
+    VOCABULARY,
     Texts,
     corpus_files,
     corpus_settings,
     make_corpus,
     make_vocabulary,
     vocabulary_files,
+    vocabulary_path,
 )
 from dpe.progress import Progress
 from dpe.recipe.experiment import Recipe
 from dpe.recipe.systems import SYSTEMS, SegmenterName, System
 from dpe.text.vocabulary import VocabularySettings, VocabularyType
-
-_MODEL = "vocab.model"
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,16 @@ class Experiment:
         )
 
     def vocabulary(self, type: VocabularyType) -> Stage:
+        """One for every system: its signature reads the text, which may be long."""
+        if type not in self._vocabularies:
+            self._vocabularies[type] = self._vocabulary(type)
+        return self._vocabularies[type]
+
+    @cached_property
+    def _vocabularies(self) -> dict[VocabularyType, Stage]:
+        return {}
+
+    def _vocabulary(self, type: VocabularyType) -> Stage:
         fields, outside = self.recipe.vocabulary, vocabulary_files(self.recipe)
         text = outside or self.texts.prepared_pair("train")
         settings = VocabularySettings(
@@ -101,8 +112,8 @@ class Experiment:
             settings=asdict(settings),
             needs=(self.corpus,),
             files=outside,
-            make=lambda directory: make_vocabulary(text, settings, directory / _MODEL),
-            outputs=(_MODEL,),
+            make=lambda directory: make_vocabulary(text, settings, directory / VOCABULARY),
+            outputs=(VOCABULARY,),
         )
 
     def segmenter(self, name: SegmenterName) -> Stage:
@@ -113,7 +124,7 @@ class Experiment:
         def make(directory: Path) -> Facts:
             return make_segmenter(
                 directory,
-                self._vocabulary_file("bpe"),
+                vocabulary_path(self.root, "bpe"),
                 self.texts,
                 settings,
                 stopping,
@@ -134,7 +145,7 @@ class Experiment:
         splits = self.recipe.cut
 
         def make(directory: Path) -> Facts:
-            cut_by_vocabulary(directory, self._vocabulary_file("bpe"), self.texts, splits)
+            cut_by_vocabulary(directory, vocabulary_path(self.root, "bpe"), self.texts, splits)
             return {}
 
         return Stage(
@@ -158,7 +169,8 @@ class Experiment:
                 machine=self.machine,
                 progress=self.progress,
             )
-            return write_examples(directory, self.root / plain.name, self.texts, splits[0])
+            counts = training_counts(vocabulary_path(self.root, "bpe"), self.texts)
+            return write_examples(directory, self.root / plain.name, counts, splits[0])
 
         return Stage(
             name=f"segmentations/{name}",
@@ -178,7 +190,7 @@ class Experiment:
         def make(directory: Path) -> Facts:
             return make_translator(
                 directory,
-                self._vocabulary_file(system.vocabulary),
+                vocabulary_path(self.root, system.vocabulary),
                 self.texts,
                 settings,
                 stopping,
@@ -257,9 +269,6 @@ class Experiment:
 
     def _places(self, stages: Sequence[Stage]) -> list[Path]:
         return [self.root / stage.name for stage in stages]
-
-    def _vocabulary_file(self, type: VocabularyType) -> Path:
-        return self.root / "vocabularies" / type / _MODEL
 
     def _segmenter_directory(self, name: SegmenterName) -> Path:
         return self.root / "segmenters" / name

@@ -33,16 +33,18 @@ def shared_run(root: Path, settings: Mapping[str, Any]) -> Iterator[None]:
     path = root / _DIRECTORY / "settings.json"
     wanted = json.dumps(settings, indent=1, sort_keys=True, ensure_ascii=False)
     with _open(root, "run") as file:
-        fcntl.lockf(file, fcntl.LOCK_SH)
-        if not path.exists() or path.read_text(encoding="utf-8") != wanted:
-            if not _try(file, fcntl.LOCK_EX):
-                raise UserError(
-                    f"{root}: another process works there with other settings; "
-                    "wait for that one to end, or give another --out."
-                )
-            with whole_text_file(path) as text:
-                text.write(wanted)
+        with _open(root, "start") as turn:
+            fcntl.lockf(turn, fcntl.LOCK_EX)  # one looks at a time: two could not both have it alone
             fcntl.lockf(file, fcntl.LOCK_SH)
+            if not path.exists() or path.read_text(encoding="utf-8") != wanted:
+                if not _try(file, fcntl.LOCK_EX):
+                    raise UserError(
+                        f"{root}: another process works there with other settings; "
+                        "wait for that one to end, or give another --out."
+                    )
+                with whole_text_file(path) as text:
+                    text.write(wanted)
+                fcntl.lockf(file, fcntl.LOCK_SH)
         yield
 
 

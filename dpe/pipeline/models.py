@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from dpe.evaluation.plots import draw_training_curve
-from dpe.evaluation.scores import Translation, score
+from dpe.evaluation.scores import dev_bleu
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
@@ -26,7 +26,7 @@ from dpe.training.presets import SEGMENTER_PRESETS, TRANSLATOR_PRESETS, Preset
 from dpe.training.processes import Processes, choose_device
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
 from dpe.training.settings import Stopping, TrainingSettings
-from dpe.training.translator_training import Bleu, TranslatorSettings, train_translator
+from dpe.training.translator_training import TranslatorSettings, train_translator
 
 MODEL_FILES = (SETTINGS, VOCABULARY, MODEL, CURVE)
 _NETWORK = ("width", "heads", "feed_forward", "encoder_layers", "decoder_layers", "dropout", "norm")
@@ -132,7 +132,7 @@ def make_segmenter(
         save_seconds=machine.save_seconds,
     )
     draw_training_curve(directory / CURVE, directory / "training.png")
-    return _facts(position) | {"dev_bits_per_character": position.best}
+    return _facts(position) | {"dev_bits_per_character": position.kept}
 
 
 def make_translator(
@@ -165,23 +165,13 @@ def make_translator(
         stopping=stopping,
         processes=machine.processes,
         progress=progress,
-        bleu=_bleu_of(settings.moses),
+        bleu=dev_bleu(Moses(settings.moses[1]).detokenize if settings.moses else str),
         cutter=cutter or None,
         cuts=segmenter / "cuts" if segmenter else None,
         save_seconds=machine.save_seconds,
     )
     draw_training_curve(directory / CURVE, directory / "training.png")
-    return _facts(position) | {"dev_bleu_greedy": -position.best}
-
-
-def _bleu_of(moses: tuple[str, str] | None) -> Bleu:
-    """BLEU of development translations; of tokenised ones, after undoing that on both sides."""
-    undo = Moses(moses[1]).detokenize if moses else str
-
-    def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-        return score(Translation("dev", list(map(undo, hypotheses))), list(map(undo, references))).bleu
-
-    return bleu
+    return _facts(position) | {"dev_bleu_greedy": -position.kept}
 
 
 def _values(fields: NetworkFields, names: Sequence[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from dpe.evaluation.scores import (
     score,
 )
 from dpe.evaluation.seed_bootstrap import MeanDifference, compare_means
+from dpe.evaluation.segmented_text import count_marked_words
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.inference.translator import Search, Translator
 from dpe.pipeline.artifacts import write_json
@@ -71,12 +73,18 @@ def cut_by_segmenter(
         cutter.cut(directory / pieces_file(split), Cutting())
 
 
-def write_examples(directory: Path, plain: Path, texts: Texts, split: Split) -> dict[str, Any]:
+def training_counts(vocabulary: Path, texts: Texts) -> Counter[str]:
+    """How often each target word occurs in the training text, as the segmented texts write it."""
+    lines = read_lines(texts.prepared("train", texts.target))
+    return count_marked_words(map(Vocabulary.load(vocabulary).normalize, lines))
+
+
+def write_examples(directory: Path, plain: Path, counts: Mapping[str, int], split: Split) -> dict[str, Any]:
     """The most frequent words that two segmentations cut differently (the paper's table 4)."""
     found = compare_files(
         plain / pieces_file(split),
         directory / pieces_file(split),
-        train_counts=texts.prepared("train", texts.target),
+        train_counts=counts,
     ).comparison
     write_json(directory / EXAMPLES, [asdict(word) for word in found.top])
     return {

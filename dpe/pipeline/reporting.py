@@ -36,10 +36,10 @@ from dpe.explorer.lattices import WordEdges, sentence_edges
 from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.segmenter import Segmenter
 from dpe.pipeline.length_tables import draw_by_length, length_tables
-from dpe.pipeline.outputs import pieces_file
+from dpe.pipeline.outputs import pieces_file, training_counts
 from dpe.pipeline.report_scores import score_blocks
 from dpe.pipeline.results import collect_results
-from dpe.pipeline.texts import Texts
+from dpe.pipeline.texts import Texts, vocabulary_path
 from dpe.pipeline.training_table import SEGMENTER_TITLES
 from dpe.recipe.writing import recipe_toml
 from dpe.text.corpus import read_lines
@@ -134,11 +134,11 @@ class RunReport:
         """Each segmenter against BPE: figures, then tables."""
         if not self._compared:
             return [missing("No segmenter has cut a text yet, so there is nothing to compare with BPE.")]
-        train = self.texts.prepared("train", self.texts.target)
-        return [block for title in self._compared for block in self._comparison(title, train)]
+        counts = training_counts(vocabulary_path(self.root, "bpe"), self.texts)
+        return [block for title in self._compared for block in self._comparison(title, counts)]
 
-    def _comparison(self, title: str, train: Path) -> Iterator[Html]:
-        result = compare_files(self._cut["BPE"], self._cut[title], train_counts=train)
+    def _comparison(self, title: str, counts: Mapping[str, int]) -> Iterator[Html]:
+        result = compare_files(self._cut["BPE"], self._cut[title], train_counts=counts)
         result = replace(result, a=replace(result.a, name="BPE"), b=replace(result.b, name=title))
         with TemporaryDirectory() as directory:
             draw_comparison(result, Path(directory))
@@ -151,10 +151,9 @@ class RunReport:
 
     def morphology(self) -> list[Html]:
         """Boundaries against the gold morphemes of the built-in corpus; nothing for other corpora."""
-        path = self.root / "corpus" / "gold.tsv"
-        if not self._compared or not path.exists():
+        if not self._compared or self.texts.gold is None:
             return []
-        gold = read_gold(path)
+        gold = read_gold(self.texts.gold)
         tallies = {title: tally(read_pieces(file, "pieces"), gold) for title, file in self._cut.items()}
         found = [one for one in evaluate_systems(tallies) if one.unit == "types"]
         with TemporaryDirectory() as directory:

@@ -85,9 +85,9 @@ class Results:
     systems: list[SystemResult]
     tests: list[Test]
     mean_tests: list[MeanTest]  # of systems all of whose seeds are there
-    stages: dict[str, dict[str, Any]]  # signature, settings, seconds and facts by stage
+    stages: dict[str, dict[str, Any]]  # signature, settings, seconds, facts and machine by stage
     versions: dict[str, str]
-    machine: dict[str, Any]
+    machine: dict[str, Any]  # of the stage that took longest
 
     @property
     def pair(self) -> str:
@@ -106,17 +106,24 @@ class Results:
 def collect_results(root: Path) -> Results:
     """What the artifacts of a run say; those of other settings or other inputs are left out."""
     artifacts = _RecipeArtifacts(root)
-    recipe = _read_json(root / RECIPE, f"{root}: is no run of dpe ({RECIPE} is missing); see 'dpe run'.")
+    recipe = read_run_recipe(root)
     systems = [_system_result(artifacts, system) for system in recipe["systems"]]
+    stages = _stages(artifacts)
+    longest = max(stages.values(), key=lambda stage: float(stage["seconds"]), default={})
     return Results(
         recipe=recipe,
         systems=[system for system in systems if system.seeds],
         tests=[test for system in recipe["systems"] for test in _tests(artifacts, system["name"])],
         mean_tests=[test for system in recipe["systems"] for test in _mean_tests(artifacts, system["name"])],
-        stages=_stages(artifacts),
+        stages=stages,
         versions={"dpe": __version__} | versions(_PACKAGES),
-        machine=machine(),
+        machine=longest.get("machine") or machine(),
     )
+
+
+def read_run_recipe(root: Path) -> dict[str, Any]:
+    """The recipe of a run, without the place of its files."""
+    return _read_json(root / RECIPE, f"{root}: is no run of dpe (no {RECIPE} to read); see 'dpe run'.")
 
 
 class _RecipeArtifacts(Artifacts):
@@ -129,7 +136,7 @@ class _RecipeArtifacts(Artifacts):
 
     def is_current(self, name: str) -> bool:
         record = self.record(name)
-        if record and record["signature"] != self._planned.get(name, record["signature"]):
+        if record and self._planned and record["signature"] != self._planned.get(name):
             return False
         return super().is_current(name)
 
@@ -219,7 +226,8 @@ def _stages(artifacts: Artifacts) -> dict[str, dict[str, Any]]:
         name = path.parent.relative_to(artifacts.root).as_posix()
         record = artifacts.record(name)
         if record and record["stage"] == name and artifacts.is_current(name):
-            stages[name] = {key: record[key] for key in ("signature", "settings", "seconds", "facts")}
+            shown = ("signature", "settings", "seconds", "facts", "machine")
+            stages[name] = {key: record[key] for key in shown if key in record}
     return stages
 
 

@@ -20,6 +20,7 @@ from dpe.pipeline.running import in_order, run_stages
 from dpe.pipeline.training_table import SEGMENTER_TITLES
 from dpe.recipe.experiment import Recipe
 from dpe.recipe.reading import nearest
+from dpe.recipe.systems import SYSTEMS
 from dpe.text.files import whole_text_file
 
 TABLE = "table.txt"
@@ -76,10 +77,10 @@ def run_experiment(experiment: Experiment, selection: Selection = Selection()) -
     """Make what is not up to date, write the results, and give them as tables: scores, tests, examples."""
     recipe, root = experiment.recipe, experiment.root
     stages = plan(experiment, selection)
-    with shared_run(root, _fixed_settings(recipe)):
-        write_json(root / RECIPE, _described(recipe))
-        write_json(root / PLAN, {stage.name: stage.signature for stage in plan(experiment)})
+    with shared_run(root, fixed_settings(experiment)):
+        _write_plan(experiment)
         run_stages(stages, Artifacts(root), experiment.progress)
+        _write_plan(experiment)  # again: another process may have other systems and seeds
         results = write_results(root)
     tables = [*paper_tables([results]), *example_tables(recipe, root, stages)]
     with whole_text_file(root / TABLE) as file:
@@ -112,10 +113,21 @@ def whereabouts(root: Path, stages: Sequence[Stage]) -> list[str]:
     ]
 
 
+def _write_plan(experiment: Experiment) -> None:
+    """What the results are made of."""
+    write_json(experiment.root / RECIPE, _described(experiment.recipe))
+    signatures = {stage.name: stage.signature for stage in plan(experiment)}
+    write_json(experiment.root / PLAN, signatures)
+
+
 def _described(recipe: Recipe) -> dict[str, Any]:
     """The recipe without the place of the files, which says nothing about the results."""
     return {key: value for key, value in asdict(recipe).items() if key != "data"}
 
 
-def _fixed_settings(recipe: Recipe) -> dict[str, Any]:
-    return {key: value for key, value in asdict(recipe).items() if key not in _FREE_FIELDS}
+def fixed_settings(experiment: Experiment) -> dict[str, Any]:
+    """What processes in one directory must agree on: text and systems of their own too, by name or not."""
+    recipe = experiment.recipe
+    fixed = {key: value for key, value in asdict(recipe).items() if key not in _FREE_FIELDS}
+    own = {system.name: asdict(system) for system in recipe.systems if SYSTEMS.get(system.name) != system}
+    return fixed | {"text": experiment.vocabulary("bpe").signature, "own_systems": own}

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from dpe.errors import UserError
 from dpe.evaluation.morphology import evaluate, read_gold
 from dpe.evaluation.tables import Table
 from dpe.inference.segmenter import Segmenter
-from dpe.pipeline.results import RECIPE
+from dpe.pipeline.results import read_run_recipe
+from dpe.pipeline.texts import Texts
 from dpe.text.corpus import read_lines
 from dpe.text.segmenters import Draw, make_segmenter
 from dpe.text.vocabulary import VocabularySettings, VocabularyType, learn_vocabulary
@@ -25,14 +24,12 @@ class ShownRun:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        try:
-            recipe = json.loads((root / RECIPE).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UserError(f"{root} holds no run ({RECIPE} is missing); make one with 'dpe run'.") from error
-        corpus = root / "corpus"
-        self.train = [corpus / f"train.{recipe[side]}" for side in ("source", "target")]
-        self.sources = list(read_lines(corpus / f"test.{recipe['source']}"))
-        self.targets = list(read_lines(corpus / f"test.{recipe['target']}"))
+        recipe = read_run_recipe(root)
+        texts = Texts(root / "corpus", recipe["source"], recipe["target"], recipe["corpus"]["moses"])
+        self.gold = texts.gold
+        self.normalization = recipe["vocabulary"]["normalization"]
+        self.train = texts.prepared_pair("train")
+        self.sources, self.targets = (list(read_lines(path)) for path in texts.prepared_pair("test"))
         self.segmenter = Segmenter.load(root / "segmenters" / "mixed")
 
     def sentences(self, count: int) -> list[str]:
@@ -95,6 +92,7 @@ class ShownRun:
         vocabulary = self.segmenter.vocabulary
         if vocabulary.type != type:
             lines = (line for path in self.train for line in read_lines(path))
-            vocabulary = learn_vocabulary(lines, VocabularySettings(size=len(vocabulary), type=type))
+            settings = VocabularySettings(size=len(vocabulary), type=type, normalization=self.normalization)
+            vocabulary = learn_vocabulary(lines, settings)
         segmenter = make_segmenter(method, vocabulary)
         return [segmenter.cut(line, Draw(line=number)) for number, line in enumerate(self.targets)]

@@ -13,11 +13,12 @@ from dpe.errors import UserError
 from dpe.progress import Progress
 from dpe.recipe.experiment import CorpusFields, Recipe, Split
 from dpe.text.corpus import Pair, read_lines, read_pairs, write_lines
-from dpe.text.grammar import write_corpus
+from dpe.text.grammar import GOLD, write_corpus
 from dpe.text.preparation import CleaningRules, Moses, clean
 from dpe.text.text_file import ParallelText
-from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import VocabularySettings, VocabularyType, learn_vocabulary
 
+VOCABULARY = "vocab.model"
 _SEED = 1  # of the built-in corpus, and of the draw of training lines
 
 
@@ -46,6 +47,12 @@ class Texts:
         return ParallelText.open(*self.prepared_pair(split), cache=cache)
 
     @property
+    def gold(self) -> Path | None:
+        """Gold morphemes of the targets, which only the built-in corpus has, for its Finnish side."""
+        path = self.directory / GOLD
+        return path if self.target == "fi" and path.exists() else None
+
+    @property
     def file_names(self) -> tuple[str, ...]:
         splits: tuple[Split, ...] = ("train", "dev", "test")
         languages = (self.source, self.target)
@@ -57,6 +64,11 @@ class Texts:
                 for path in (self.plain, self.prepared)
             )
         )
+
+
+def vocabulary_path(root: Path, type: VocabularyType) -> Path:
+    """Where the vocabulary of a run is."""
+    return root / "vocabularies" / type / VOCABULARY
 
 
 def corpus_files(recipe: Recipe) -> tuple[Path, ...]:

@@ -58,7 +58,9 @@ def _mean(facts: Sequence[Mapping[str, Any]], key: str) -> float:
 
 
 def _note(runs: Sequence[Results]) -> str:
-    machines = dict.fromkeys(f"{run.machine['cpu']}, {run.machine['cores']} cores" for run in runs)
+    trained = [(run, one) for run in runs for one in run.stages.values() if "network" in one["settings"]]
+    used = [stage.get("machine") or run.machine for run, stage in trained]
+    machines = dict.fromkeys(f"{one['cpu']}, {one['cores']} cores" for one in used)
     on_the_fly = any(one["target"] == "dpe" for run in runs for one in run.recipe["systems"])
     cutting = "Hours include cutting on the fly, which the first seed does for all. " if on_the_fly else ""
     return (

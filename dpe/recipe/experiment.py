@@ -23,6 +23,18 @@ Split = Literal["train", "dev", "test"]
 PresetName = Literal["tiny", "small", "base"]
 
 
+def _at_least(smallest: int, **given: float | None) -> None:
+    for name, value in given.items():
+        if value is not None and not value >= smallest:
+            raise UserError(f"{name} is {value}; it must be {smallest} or more.")
+
+
+def _shares(**given: float | None) -> None:
+    for name, value in given.items():
+        if value is not None and not 0 <= value <= 1:
+            raise UserError(f"{name} is {value}; it must be from 0 to 1.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class CorpusFields:
     """[corpus]: files, or the built-in corpus. In the name of a file `{language}` stands for each side's."""
@@ -31,7 +43,7 @@ class CorpusFields:
     train: tuple[str, ...] = ()  # files below `data`, plain, .gz or .xz; read one after the other
     dev: str = ""
     test: str = ""
-    lines: int | None = None  # learn from so many training pairs, drawn at random
+    lines: int | None = None  # draw so many training pairs at random, from which those below are dropped
     max_tokens: int = 80  # a training pair with so many tokens on a side, or more, is dropped
     max_ratio: float | None = None  # so is one whose sides differ in length by more than this factor
     moses: bool = False  # tokenise by Moses' rules; translations are detokenised
@@ -45,6 +57,10 @@ class CorpusFields:
         for name in files:
             if name and LANGUAGE not in name:
                 raise UserError(f"corpus names the file {name!r} without {LANGUAGE} where its sides differ.")
+        if self.builtin_pairs is not None and self.moses:
+            raise UserError("the built-in corpus has nothing to tokenise by Moses' rules; leave moses out.")
+        _at_least(1, builtin_pairs=self.builtin_pairs, lines=self.lines, max_ratio=self.max_ratio)
+        _at_least(2, max_tokens=self.max_tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +95,13 @@ class NetworkFields:
     average: int = 1  # try the mean of the last so many epochs' weights
     bf16: bool = False  # compute in bfloat16 on a GPU
 
+    def __post_init__(self) -> None:
+        sizes = ("width", "heads", "feed_forward", "encoder_layers", "decoder_layers")
+        lengths = ("accumulate", "batch", "epochs", "steps", "patience", "average")
+        _at_least(1, **{name: getattr(self, name) for name in (*sizes, *lengths)})
+        _at_least(0, warmup=self.warmup)
+        _shares(dropout=self.dropout)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SegmenterFields(NetworkFields):
@@ -87,6 +110,11 @@ class SegmenterFields(NetworkFields):
     source_dropout: float = 0.05  # BPE dropout of the source
     max_characters: int = 1000  # longer lines are left out of training
     seed: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least(1, max_characters=self.max_characters)
+        _shares(source_dropout=self.source_dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +127,11 @@ class TranslatorFields(NetworkFields):
     max_tokens: int = 256  # lines with more pieces on a side are left out of training
     cut_seed: int = 1  # of random cuts; apart from `seeds`, so that runs of several seeds share their cuts
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least(1, max_tokens=self.max_tokens)
+        _shares(bpe_dropout=self.bpe_dropout, label_smoothing=self.label_smoothing)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingFields:
@@ -106,6 +139,9 @@ class DecodingFields:
 
     beam: int = 5
     length_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        _at_least(1, beam=self.beam)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +173,9 @@ class Recipe:
                 raise UserError(f"{what} names one twice; leave one of them out.")
         if self.vocabulary.text and self.corpus.moses:
             raise UserError("vocabulary.text is read as it is; with corpus.moses = true leave it out.")
+        for seed in self.seeds:
+            _at_least(0, seed=seed)
+        _at_least(0, examples=self.examples)
         if self.source == self.target:
             raise UserError(f"source and target are both {self.source!r}; give two languages.")
         if self.corpus.builtin_pairs and {self.source, self.target} != {"en", "fi"}:

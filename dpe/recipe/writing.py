@@ -23,7 +23,7 @@ def recipe_toml(recipe: Mapping[str, Any]) -> str:
 
 
 def _toml_lines(table: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {_toml(value)}" for key, value in table.items() if value not in (None, "", [])]
+    return [f"{key} = {_toml(value)}" for key, value in table.items() if value not in (None, "")]
 
 
 def _toml(value: Any) -> str:

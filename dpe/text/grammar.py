@@ -26,6 +26,7 @@ from dpe.text.files import whole_text_file
 from dpe.text.inflection import Morphs, Phrase
 from dpe.text.lexicon import LINKS, THAT, zipf_choice
 
+GOLD = "gold.tsv"
 LARGEST_HELD_OUT = 500
 REPEATS_BEFORE_GIVING_UP = 10_000
 
@@ -129,7 +130,7 @@ def write_corpus(directory: Path, *, pairs: int, seed: int) -> CorpusReport:
     for name, split in splits.items():
         _write_lines(directory / f"{name}.en", (pair.source for pair in split))
         _write_lines(directory / f"{name}.fi", (pair.target for pair in split))
-    _write_lines(directory / "gold.tsv", (f"{word}\t{' '.join(gold[word])}" for word in sorted(gold)))
+    _write_lines(directory / GOLD, (f"{word}\t{' '.join(gold[word])}" for word in sorted(gold)))
     return CorpusReport(train=pairs, dev=held_out, test=held_out, words=len(gold))
 
 

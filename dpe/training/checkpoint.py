@@ -43,7 +43,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing; the training there did not get as far as saving it.") from error
     except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}); delete it and train again.") from error
+        raise UserError(f"{path} is damaged ({error}); remove {path.parent} and train again.") from error
 
 
 def save_model(path: Path, model: nn.Module, state: Mapping[str, Any]) -> None:

@@ -21,12 +21,18 @@ class Position:
     nats: float = 0.0  # loss summed over the epoch under way
     units: float = 0.0  # characters or tokens it was summed over
     step: int = 0  # updates in all
-    best: float = float("inf")  # best score so far; lower is better
+    best: float = float("inf")  # best score of an epoch so far; lower is better
+    at_end: float = float("inf")  # best of what was tried only at the end
     worse_epochs: int = 0  # epochs since then
     averaged_at: int = -1  # step at which the average was last tried
     seconds: float = 0.0
     records: int = 0  # of the curve
     world: int = 1  # processes that made the updates of the epoch under way
+
+    @property
+    def kept(self) -> float:
+        """The score of the weights in `model.safetensors`."""
+        return min(self.best, self.at_end)
 
 
 def save_position(

@@ -25,9 +25,11 @@ from dpe.training.allocator import keep_freed_memory
 from dpe.training.checkpoint import MODEL, average_weights, put_weights, save_model
 from dpe.training.curve import Curve
 from dpe.training.interrupts import put_off
+from dpe.training.kept_weights import KeptWeights
 from dpe.training.position import Position, load_position, save_position
 from dpe.training.processes import Processes
 from dpe.training.settings import Stopping, TrainingSettings
+from dpe.training.window import Window, bits_of
 
 _STEPS_A_RECORD = 100  # points of the curve between two epochs
 
@@ -80,6 +82,7 @@ class Trainer:
         )
         self.position = load_position(directory, self.model, self.optimizer) or Position()
         self._refuse_other_world()
+        self.kept = KeptWeights(directory, self.model, self.position, writes=processes.first)
         self.curve = Curve(directory, records=self.position.records, active=processes.first)
         self._started = time.monotonic() - self.position.seconds
 
@@ -95,10 +98,14 @@ class Trainer:
 
     def train(self) -> Position:
         """Train to the end; the weights to use are then in `model.safetensors`."""
+        if self.kept.is_lost:
+            raise UserError(f"{self.directory} has lost its {MODEL}; remove it to train anew.")
         if self.position.step:
             self.progress.say(f"going on from step {self.position.step:,} of {self.directory}")
         if self.processes.device.type == "cpu":
             keep_freed_memory()
+        if not self._finished():
+            self.kept.go_on()
         with self.progress.live(), put_off() as stop:
             while not self._finished():
                 complete = self._train_epoch(stop)
@@ -120,7 +127,7 @@ class Trainer:
 
     def _train_epoch(self, stop: list[int]) -> bool:
         """The updates left in this epoch; False when the last step came before its end."""
-        last_save, record = time.monotonic(), _Window(self.position)
+        last_save, record = time.monotonic(), Window(self.position)
         for batches in self._updates():
             if self.position.step == self.stopping.steps:  # not below: an epoch's last update completes it
                 return False
@@ -209,25 +216,24 @@ class Trainer:
     def _evaluate(self, *, complete: bool) -> None:
         """Score on the development text; keep the best weights; note the curve; save."""
         position = self.position
-        train_bits = _bits(position.nats, position.units)
+        train_bits = bits_of(position.nats, position.units)
         if complete:
             position.epoch += 1
             position.updates, position.examples, position.nats, position.units = 0, 0, 0.0, 0.0
         scores = self.task.evaluate(self.processes)
-        position.worse_epochs = 0 if scores["score"] < position.best else position.worse_epochs + 1
-        self._keep_if_best(scores)
-        if self.stopping.average > 1 and complete and self.processes.first:
-            save_model(self._epoch_path(position.epoch), self.model, scores)
-            self._epoch_path(position.epoch - self.stopping.average).unlink(missing_ok=True)
+        if complete:
+            self.kept.after_epoch(scores)
+            self._keep_for_average(scores)
+        else:
+            self.kept.at_end(scores)
         self._note({"train_bits": train_bits, **scores})
         self._save()
         self.processes.wait()
 
-    def _keep_if_best(self, scores: dict[str, float]) -> None:
-        if scores["score"] < self.position.best:
-            self.position.best = scores["score"]
-            if self.processes.first:
-                save_model(self.directory / MODEL, self.model, {"step": self.position.step, **scores})
+    def _keep_for_average(self, scores: dict[str, float]) -> None:
+        if self.stopping.average > 1 and self.processes.first:
+            save_model(self._epoch_path(self.position.epoch), self.model, scores)
+            self._epoch_path(self.position.epoch - self.stopping.average).unlink(missing_ok=True)
 
     def _average(self) -> None:
         """Try the mean of the last epochs' weights; it becomes the model if it scores better."""
@@ -239,7 +245,7 @@ class Trainer:
         trained = {name: p.detach().clone() for name, p in self.model.named_parameters()}
         put_weights(self.model, average_weights(paths), name="the average")
         scores = self.task.evaluate(self.processes)
-        self._keep_if_best(scores)
+        self.kept.at_end(scores)
         self._note({"averaged": len(paths), **scores})
         put_weights(self.model, trained, name="the model")
         self.position.averaged_at = self.position.step
@@ -262,7 +268,7 @@ class Trainer:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items() if name != "score")
         self.progress.say(f"epoch {position.epoch}, step {position.step:,}, {duration(seconds)}: {shown}")
 
-    def _show(self, window: _Window) -> None:
+    def _show(self, window: Window) -> None:
         """The live line; now and then a record of the curve."""
         position = self.position
         bits, speed = window.bits(position), window.speed(position)
@@ -286,26 +292,6 @@ class Trainer:
 
     def _seconds_left(self) -> float:
         return (time.monotonic() - self._started) * (1 / self._share_done() - 1)
-
-
-class _Window:
-    """Loss and speed since a point of the epoch."""
-
-    def __init__(self, position: Position) -> None:
-        self.restart(position)
-
-    def restart(self, position: Position) -> None:
-        self._nats, self._units, self._time = position.nats, position.units, time.monotonic()
-
-    def bits(self, position: Position) -> float:
-        return _bits(position.nats - self._nats, position.units - self._units)
-
-    def speed(self, position: Position) -> float:
-        return (position.units - self._units) / max(time.monotonic() - self._time, 1e-9)
-
-
-def _bits(nats: float, units: float) -> float:
-    return nats / max(units, 1.0) / math.log(2)
 
 
 def _seed(*numbers: int) -> int:
