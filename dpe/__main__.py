@@ -8,13 +8,22 @@ import sys
 
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2, Ctrl-C is 130."""
+    _open_closed_streams()
     try:
         from dpe.cli import run  # noqa: PLC0415  (an interrupt while modules load is caught here)
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         os._exit(130)
+    exec("")  # else Python ends by signal, whatever the code, if the last exec of a string was interrupted
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Where the shell has closed a stream (`>&-`) Python has None, which nobody can write to."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 if __name__ == "__main__":

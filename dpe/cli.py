@@ -32,6 +32,7 @@ explore.register(app)
 # Typer brings its own copy of click since 0.27 or so; its public BadParameter leads to the right classes.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 _ClickException: type[Exception] = _UsageError.__bases__[0]
+_STOPPED = 130
 
 
 def _show_version(wanted: bool) -> None:
@@ -61,24 +62,34 @@ def run(arguments: list[str]) -> int:
     try:
         code = app(arguments or ["--help"], standalone_mode=False, prog_name="dpe")
         sys.stdout.flush()
+        if code == _STOPPED:  # what Typer makes of an interrupt
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except UserError as error:
         return _fail(str(error))
     except _ClickException as error:
         return _fail(_usage_sentence(error))
     except (KeyboardInterrupt, typer.Abort):
-        exec("")  # else Python ends by signal, whatever the exit code, if an exec of a string was interrupted
-        return _fail("stopped.", code=130)
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return _fail("stopped.", code=_STOPPED)
+    except (BrokenPipeError, SystemExit) as ended:
+        if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        return _reader_gone()
+    except OSError as error:  # of standard output: files are spoken of where they are written
+        return _fail(f"{error.filename or 'standard output'}: {error.strerror}.")
+
+
+def _reader_gone() -> int:
+    """The reader of our output has gone, as `head` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
 
 
 def _usage_sentence(error: Exception) -> str:
     """Click's complaint about the arguments, and where to read about them."""
     sentence = str(error.format_message())  # type: ignore[attr-defined]  # every ClickException has it
     context = getattr(error, "ctx", None)
-    return f"{sentence} See '{context.command_path if context else 'dpe'} --help'."
+    return f"{sentence.removesuffix('.')}. See '{context.command_path if context else 'dpe'} --help'."
 
 
 def _fail(sentence: str, *, code: int = 2) -> int:

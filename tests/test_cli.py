@@ -141,7 +141,8 @@ def test_an_interrupt_exits_130_and_leaves_no_file(vocab: Path, tmp_path: Path) 
     assert list(out.iterdir()) == []
 
 
-@pytest.mark.parametrize("hit", ["builtins.__import__", "dpe.cli.app"])  # while modules load, while it runs
+# While modules load, while it runs, and where Typer catches it.
+@pytest.mark.parametrize("hit", ["builtins.__import__", "dpe.cli.app", "dpe.cli.Progress"])
 def test_an_interrupt_in_generated_code_exits_130(hit: str, tmp_path: Path) -> None:
     """Dataclasses and named tuples are made by exec; after an interrupt in one Python ends by signal."""
     module = (
@@ -155,7 +156,7 @@ def test_an_interrupt_in_generated_code_exits_130(hit: str, tmp_path: Path) -> N
     (tmp_path / "interrupted.py").write_text(module)
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
     done = subprocess.run(
-        [sys.executable, "-m", "interrupted"],
+        [sys.executable, "-m", "interrupted", "table"],
         env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 130
@@ -167,3 +168,44 @@ def test_a_closed_pipe_is_no_error(vocab: Path) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, check=False, cwd=ROOT)
     assert done.stdout.decode().replace(" ", "") == "▁talossa\n"
     assert b"Traceback" not in done.stderr
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], check=False, cwd=ROOT, capture_output=True
+    )
+    assert done.returncode == 141
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "says"), [(">/dev/full", 2, "dpe: standard output: No space left"), (">&-", 0, "")]
+)
+def test_standard_output_may_be_full_or_closed(vocab: Path, where: str, code: int, says: str) -> None:
+    command = f"echo talossa | {sys.executable} -m dpe -q encode --vocab {vocab} {where}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False, cwd=ROOT)
+    assert done.returncode == code
+    assert done.stderr.decode().startswith(says)
+    assert b"Traceback" not in done.stderr
+
+
+def test_an_output_is_no_input(vocab: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("talossa\n")
+    for arguments in (
+        ["vocab", "--source", text, "--size", "20", "--out", text],
+        ["encode", "--vocab", vocab, text, "--out", text],
+        ["decode", "--vocab", vocab, text, "--out", text],
+        ["clean", "--source", text, "--target", text, "--out-source", tmp_path / "x", "--out-target", text],
+    ):
+        done = dpe(*arguments)
+        assert done.returncode == 2
+        assert b"is an input as well" in done.stderr
+    assert text.read_text() == "talossa\n"
+
+
+def test_other_text_than_pieces_is_not_decoded(vocab: Path) -> None:
+    done = dpe("decode", "--vocab", vocab, stdin="\u2581talo ssa\ntalossa on\n")
+    assert done.returncode == 2
+    assert b"standard input, line 2: 'talossa on' does not begin with U+2581" in done.stderr
+
+
+def test_options_of_another_method_are_refused(vocab: Path) -> None:
+    assert b"bpe-dropout" in dpe("encode", "--vocab", vocab, "--dropout", "0.5").stderr
+    assert b"unigram" in dpe("encode", "--vocab", vocab, "--alpha", "0.5").stderr

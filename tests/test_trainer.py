@@ -33,13 +33,20 @@ TARGETS = [f"talo{ending} auto{ending}" for ending in ("", "n", "ssa", "sta", "l
 UPDATES = 5  # in an epoch of this text with these batches
 
 
-def train(out: Path, *, processes: Processes = Processes(), seed: int = 1, **stopping: Any) -> Position:
+def train(
+    out: Path,
+    *,
+    processes: Processes = Processes(),
+    seed: int = 1,
+    learning_rate: float = 1e-3,
+    **stopping: Any,
+) -> Position:
     vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
     write_lines(out.parent / "text", TARGETS)
     text = ParallelText.open(None, out.parent / "text")
     settings = SegmenterSettings(
         network=NETWORK,
-        training=TrainingSettings(learning_rate=1e-3, warmup=4, seed=seed),
+        training=TrainingSettings(learning_rate=learning_rate, warmup=4, seed=seed),
         batch=160,
         source=False,
     )
@@ -159,6 +166,19 @@ def test_a_thread_can_train(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_a_loss_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="lower the learning rate"):
+        train(tmp_path / "out", learning_rate=1e30, epochs=3)
+
+
+def test_settings_can_be_corrected_until_something_is_saved(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="lower the learning rate"):
+        train(tmp_path / "out", learning_rate=1e30, epochs=1)
+    assert train(tmp_path / "out", steps=1).step == 1
+    with pytest.raises(UserError, match="other settings"):
+        train(tmp_path / "out", learning_rate=2e-3, steps=2)
 
 
 def test_a_seed_may_be_negative(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 OutDirectory = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Also write results.json and the figures (PNG, SVG) here."),
+    typer.Option("--out", metavar="DIR", help="Also write results.json and any figures (PNG, SVG) here."),
 ]
 Format = Annotated[
     Literal["pieces", "subword-nmt"] | None,
@@ -23,7 +23,9 @@ Format = Annotated[
 ]
 GoldFile = Annotated[
     Path | None,
-    typer.Option("--gold", metavar="FILE", help="Gold: word, tab, morphs separated by blanks; may be .gz."),
+    typer.Option(
+        "--gold", metavar="FILE", help="Gold: word, tab, morphs separated by blanks; may be .gz or .xz."
+    ),
 ]
 TrainCounts = Annotated[
     Path | None,
@@ -101,7 +103,9 @@ def compare(
     """
     from dpe.evaluation.comparison_report import compare_files, comparison_tables, draw_comparison
     from dpe.evaluation.morphology_report import evaluate_files, morphology_tables
+    from dpe.text.files import require_files
 
+    require_files(a, b, train_counts, source)
     result = compare_files(
         a, b, train_counts=train_counts, source=source, format=format, vocabulary_size=vocab_size
     )
@@ -121,10 +125,13 @@ def morphology(
         list[Path], typer.Option(metavar="FILE", help="A segmented text; repeat it to compare systems.")
     ],
     gold: Annotated[
-        Path, typer.Option(metavar="FILE", help="Lines of word, tab, morphs separated by blanks; may be .gz.")
+        Path,
+        typer.Option(
+            metavar="FILE", help="Lines of word, tab, morphs separated by blanks; may be .gz or .xz."
+        ),
     ],
     format: Format = None,
-    samples: Annotated[int, typer.Option(min=1, help="Resamples of the bootstrap.")] = 1000,
+    samples: Annotated[int, typer.Option(min=1, max=1_000_000, help="Resamples of the bootstrap.")] = 1000,
     seed: Seed = 1,
     json: AsJson = False,
     markdown: AsMarkdown = False,
@@ -138,7 +145,9 @@ def morphology(
     Example: `dpe morphology --pieces bpe.pieces --pieces dpe.pieces --gold gold.tsv`
     """
     from dpe.evaluation.morphology_report import draw_morphology, evaluate_files, morphology_tables
+    from dpe.text.files import require_files
 
+    require_files(*pieces)
     result = evaluate_files(pieces, gold, format=format, samples=samples, seed=seed)
     pictures = draw_morphology(result, out) if out else []
     tables = morphology_tables(result)
@@ -164,7 +173,9 @@ def diagnose(
     from dpe.evaluation import diagnostics
     from dpe.evaluation.morphology import read_gold
     from dpe.evaluation.segmented_text import count_words
+    from dpe.text.files import require_files
 
+    require_files(train_counts)
     result = diagnostics.diagnose(
         diagnostics.read_posteriors(posteriors),
         gold=read_gold(gold) if gold else None,

@@ -53,7 +53,7 @@ def explore(
 ) -> None:
     """Look at the cuts of sentences in a web page: lattices, probabilities, the BPE cut beside them.
 
-    Needs `pip install 'dpe[explore]'`. Stop it with Ctrl-C. The page asks POST /api/segment, which
+    Needs the extra `explore`: `pip install '.[explore]'` in a checkout. Stop it with Ctrl-C. The page asks POST /api/segment, which
     /openapi.json describes, so that a program can ask it too.
 
     Example: `dpe explore --segmenter segmenter --port 8000`
@@ -66,7 +66,9 @@ def explore(
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dpe"):
             raise
-        raise UserError("The explorer needs more packages: pip install 'dpe[explore]'") from error
+        raise UserError(
+            "The explorer needs more packages: install dpe with its extra 'explore', as in pip install '.[explore]'."
+        ) from error
     from dpe.inference.segmenter import Segmenter
 
     progress: Progress = context.obj

@@ -17,7 +17,7 @@ OutFile = Annotated[
     typer.Option("--out", metavar="FILE", help="Where to write; standard output if absent."),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto takes a GPU where there is one.")]
-Seed = Annotated[int, typer.Option(help="Same seed, same result.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same result.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON instead of tables.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")]
 

@@ -107,7 +107,7 @@ def table(
 def show(
     *,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory with a segmenter.")],
-    sentences: Annotated[int, typer.Option(min=0, help="Sentences to show.")] = 5,
+    sentences: Annotated[int, typer.Option(min=0, max=1_000_000, help="Sentences to show.")] = 5,
     gold: Annotated[
         Path | None,
         typer.Option(

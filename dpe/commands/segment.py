@@ -107,6 +107,8 @@ def segment(
     from dpe.inference.line_answers import CutSettings, LineCutter, SourceCutting
     from dpe.segmentation.temperature import check_temperature
 
+    if mode == "best" and n is not None:
+        raise UserError("There is one best cut; --n is for --mode n-best and sample.")
     check_temperature(temperature)
     count = {"best": 1, "sample": n or 1, "n-best": n or 5}[mode]
     settings = CutSettings(

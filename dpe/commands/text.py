@@ -63,9 +63,12 @@ def clean(
     Example: `dpe clean --source raw.en --target raw.fi --out-source train.en --out-target train.fi`
     """
     from dpe.text.corpus import read_pairs
+    from dpe.text.files import refuse_overwriting
     from dpe.text.preparation import CleaningRules
     from dpe.text.preparation import clean as clean_pairs
 
+    for out in (out_source, out_target):
+        refuse_overwriting(out, source, target)
     source_language, target_language = moses or (None, None)
     rules = CleaningRules(
         max_tokens=max_tokens,
@@ -84,7 +87,7 @@ def vocab(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the model.")],
     source: Annotated[list[Path], typer.Option(metavar="FILE", help="Source text; may be repeated.")] = [],  # noqa: B006
     target: Annotated[list[Path], typer.Option(metavar="FILE", help="Target text; may be repeated.")] = [],  # noqa: B006
-    size: Annotated[int, typer.Option(min=1, help="Number of pieces.")] = 32_000,
+    size: Annotated[int, typer.Option(min=5, max=2**31 - 1, help="Number of pieces.")] = 32_000,
     kind: Annotated[
         Literal["bpe", "unigram"], typer.Option("--type", help="How pieces are learned.")
     ] = "bpe",
@@ -94,7 +97,7 @@ def vocab(
     ] = "nfkc",
     character_coverage: Annotated[
         float,
-        typer.Option(min=0.0, max=1.0, help="Share of characters that become pieces; the rest is unknown."),
+        typer.Option(min=0.98, max=1.0, help="Share of characters that become pieces; the rest is unknown."),
     ] = 1.0,
     protect: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Strings, one a line, that are always one piece.")
@@ -106,8 +109,10 @@ def vocab(
     """
     from dpe.errors import UserError
     from dpe.text.corpus import read_lines
+    from dpe.text.files import refuse_overwriting
     from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
+    refuse_overwriting(out, *source, *target, protect)
     if not source and not target:
         raise UserError("There is no text to learn from; give --source or --target files.")
     protected = tuple(line for line in read_lines(protect) if line) if protect else ()
@@ -131,7 +136,9 @@ def encode(
     vocab: VocabularyFile,
     file: InputFile = None,
     method: Annotated[Method, typer.Option(help="How to cut.")] = "bpe",
-    dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="For bpe-dropout.")] = 0.05,
+    dropout: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="For bpe-dropout. [default: 0.05]")
+    ] = None,
     alpha: Annotated[
         float | None,
         typer.Option(min=0.0, help="For unigram: sample with this sharpness instead of the best cut."),
@@ -148,12 +155,19 @@ def encode(
 
     Example: `dpe encode --vocab vocab.model --method bpe-dropout --epoch 3 train.fi > train.3.pieces`
     """
+    from dpe.errors import UserError
     from dpe.text.corpus import read_lines, write_lines
+    from dpe.text.files import refuse_overwriting
     from dpe.text.formats import format_pieces
-    from dpe.text.segmenters import Draw, make_segmenter
+    from dpe.text.segmenters import DROPOUT, Draw, make_segmenter
     from dpe.text.vocabulary import Vocabulary
 
+    if dropout is not None and method != "bpe-dropout":
+        raise UserError("--dropout is for --method bpe-dropout.")
+    if alpha is not None and method != "unigram":
+        raise UserError("--alpha is for --method unigram.")
     vocabulary = Vocabulary.load(vocab)
+    dropout = DROPOUT if dropout is None else dropout
     segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest)
     progress: Progress = context.obj
 
@@ -161,6 +175,7 @@ def encode(
         for number, line in enumerate(progress.track(read_lines(file), "encoding")):
             yield format_pieces(segmenter.cut(line, Draw(seed, epoch, number)), format, vocabulary)
 
+    refuse_overwriting(out, file, vocab)
     write_lines(out, encoded())
 
 
@@ -176,11 +191,21 @@ def decode(
 
     Example: `dpe decode --vocab vocab.model train.pieces > train.txt`
     """
+    from dpe.errors import UserError
     from dpe.text.corpus import read_lines, write_lines
+    from dpe.text.files import refuse_overwriting
     from dpe.text.formats import parse_line
     from dpe.text.vocabulary import Vocabulary
 
     vocabulary = Vocabulary.load(vocab)
     progress: Progress = context.obj
-    lines = progress.track(read_lines(file), "decoding")
-    write_lines(out, (vocabulary.decode(parse_line(line, format, vocabulary)) for line in lines))
+
+    def decoded() -> Iterator[str]:
+        for number, line in enumerate(progress.track(read_lines(file), "decoding"), start=1):
+            try:
+                yield vocabulary.decode(parse_line(line, format, vocabulary))
+            except UserError as error:
+                raise UserError(f"{file or 'standard input'}, line {number}: {error}") from error
+
+    refuse_overwriting(out, file, vocab)
+    write_lines(out, decoded())

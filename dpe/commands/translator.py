@@ -198,9 +198,11 @@ def translate(
         int,
         typer.Option(min=1, help="Above 1: up to N lines for each: line number, score, translation (TSV)."),
     ] = 1,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Source pieces decoded at once.")] = 1000,
+    batch_tokens: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Source pieces decoded at once.")
+    ] = 1000,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Batches decoded in parallel. [default: one per core]")
+        int | None, typer.Option(min=1, max=1000, help="Batches decoded in parallel. [default: one per core]")
     ] = None,
     int8: Annotated[bool, typer.Option("--int8", help="Compute in 8 bits: faster, not quite equal.")] = False,
 ) -> None:
@@ -210,9 +212,11 @@ def translate(
     """
     from dpe.inference.translator import Search, Translator
     from dpe.text.corpus import read_lines, write_lines
+    from dpe.text.files import refuse_overwriting
 
     progress: Progress = context.obj
     search = Search(beam=beam, length_penalty=length_penalty, n_best=n_best, batch_tokens=batch_tokens)
+    refuse_overwriting(out, file)
     model = Translator.load(translator, int8=int8, threads=threads)
 
     def translated() -> Iterator[str]:

@@ -11,6 +11,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from dpe.errors import UserError
 from dpe.evaluation.segmented_text import MARKER
 
 RENYI_ALPHA = 2.5
@@ -89,6 +90,8 @@ def renyi_efficiency(
     """
     occurring = np.array([count for count in counts if count], dtype=np.float64)
     size = vocabulary_size or len(occurring)
+    if size < len(occurring):
+        raise UserError(f"The vocabulary size is {size}, and {len(occurring)} different pieces occur.")
     if size < 2 or not len(occurring):
         return 1.0  # one piece alone is uniform
     shares: NDArray[np.float64] = occurring / occurring.sum()

@@ -131,7 +131,7 @@ class ResumableOutput:
     def _read_record(self) -> Record | None:
         try:
             return Record(**json.loads(self._sidecar.read_text(encoding="utf-8")))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, TypeError) as error:
             raise UserError(f"{self._sidecar} is damaged; give --force to start over.") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,6 +48,8 @@ class Search:
     def __post_init__(self) -> None:
         if self.beam < 1 or self.batch_tokens < 1:
             raise UserError("The beam and the tokens of a batch must be 1 or more.")
+        if not math.isfinite(self.length_penalty):
+            raise UserError(f"The length penalty is {self.length_penalty}; give a number.")
         if not 1 <= self.n_best <= self.beam:
             raise UserError(
                 f"{self.n_best} translations of a line were asked for and the beam is {self.beam}; "

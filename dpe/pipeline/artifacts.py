@@ -164,9 +164,11 @@ def read_record(directory: Path) -> dict[str, Any] | None:
     path = directory / RECORD
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not {"stage", "signature", "settings", "needs", "finished"} <= record.keys():
+            raise ValueError("something is missing")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, AttributeError) as error:
         raise UserError(f"{path}: is damaged; remove {directory} to make it again.") from error
     return record
 

@@ -123,7 +123,11 @@ def collect_results(root: Path) -> Results:
 
 def read_run_recipe(root: Path) -> dict[str, Any]:
     """The recipe of a run, without the place of its files."""
-    return _read_json(root / RECIPE, f"{root}: is no run of dpe (no {RECIPE} to read); see 'dpe run'.")
+    complaint = f"{root}: is no run of dpe (no {RECIPE} to read); see 'dpe run'."
+    recipe = _read_json(root / RECIPE, complaint)
+    if not {"source", "target", "systems", "seeds"} <= recipe.keys():
+        raise UserError(complaint)
+    return recipe
 
 
 class _RecipeArtifacts(Artifacts):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from dpe.errors import UserError
 from dpe.evaluation.morphology import evaluate, read_gold
 from dpe.evaluation.tables import Table
 from dpe.inference.segmenter import Segmenter
@@ -85,7 +87,9 @@ class ShownRun:
         cuts: dict[str, Sequence[Sequence[str]]] = {
             name: self._count_cuts("bpe", method) for name, method in _BPE_SYSTEMS.items()
         }
-        return cuts | {"unigram": self._count_cuts("unigram", "unigram"), "DPE": self._dpe_lines()}
+        with suppress(UserError):  # a text may be too small for a unigram vocabulary of that size
+            cuts["unigram"] = self._count_cuts("unigram", "unigram")
+        return cuts | {"DPE": self._dpe_lines()}
 
     def _count_cuts(self, type: VocabularyType, method: str) -> list[list[str]]:
         """The test text cut by counts, with a vocabulary of the segmenter's size."""

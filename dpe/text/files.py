@@ -130,6 +130,22 @@ class Stamp(NamedTuple):
         return cls(status.st_size, status.st_mtime_ns)
 
 
+def require_files(*paths: Path | None) -> None:
+    """Refuse pipes and the like among what is read more than once."""
+    for path in paths:
+        if path is not None and str(path) == "-":
+            raise UserError("Standard input cannot be read twice, which this needs; save it as a file.")
+        if path is not None:
+            Stamp.of(path)
+
+
+def refuse_overwriting(out: Path | None, *inputs: Path | None) -> None:
+    """Refuse an output that is one of the files it would be made from."""
+    for path in inputs:
+        if out and path and out.is_file() and path.exists() and out.samefile(path):
+            raise UserError(f"{out}: is an input as well; give the output another name.")
+
+
 def cached_file(path: Path, stamp: Stamp, cache: Path, kind: str) -> Path:
     """Where the `kind` of file made from this state of `path` is kept; those of older states are removed.
 

@@ -32,6 +32,10 @@ def parse_line(text: str, format: str, vocabulary: Vocabulary) -> list[str]:
     """The pieces of a line; `vocabulary.decode` makes plain text of them."""
     match format:
         case "pieces":
+            if text and vocabulary.marks_first_word and not text.startswith(MARKER):
+                raise UserError(
+                    f"{text[:20]!r} does not begin with U+2581, as pieces do; is it another format?"
+                )
             return [piece for piece in text.split(" ") if piece]
         case "subword-nmt":
             return _from_joints(text, vocabulary)
@@ -75,9 +79,9 @@ def _from_joints(text: str, vocabulary: Vocabulary) -> list[str]:
 
 
 def _id(token: str, vocabulary: Vocabulary) -> int:
-    if token.isascii() and token.isdigit() and int(token) < len(vocabulary):
+    if token.isascii() and token.isdigit() and len(token) < 10 and int(token) < len(vocabulary):
         return int(token)
-    raise UserError(f"{token!r} is no piece id; ids are whole numbers from 0 to {len(vocabulary) - 1}.")
+    raise UserError(f"{token[:20]!r} is no piece id; ids are whole numbers from 0 to {len(vocabulary) - 1}.")
 
 
 def _unknown_format(format: str) -> UserError:

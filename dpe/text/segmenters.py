@@ -22,6 +22,7 @@ from dpe.errors import UserError
 from dpe.text.merging import MergingWord, draw_survivals, merge
 from dpe.text.vocabulary import Vocabulary, VocabularyType, split_words
 
+DROPOUT = 0.05  # the paper's
 METHODS = ("bpe", "bpe-dropout", "longest-match", "unigram")
 # SentencePiece's unigram models rate an unknown character this far below their worst piece.
 _UNKNOWN_PENALTY = 10.0
@@ -77,7 +78,7 @@ class BpeDropout:
     a step has none. `merging.py` says how; a word that no drop meets has its plain cut, which is remembered.
     """
 
-    def __init__(self, vocabulary: Vocabulary, *, dropout: float = 0.05) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, dropout: float = DROPOUT) -> None:
         _require("bpe-dropout", vocabulary, "bpe")
         if not 0 <= dropout <= 1:
             raise UserError(f"The dropout is {dropout}; give a probability from 0 to 1.")
@@ -241,7 +242,7 @@ def make_segmenter(
     method: str,
     vocabulary: Vocabulary,
     *,
-    dropout: float = 0.05,
+    dropout: float = DROPOUT,
     alpha: float | None = None,
     nbest: int = -1,
 ) -> CountSegmenter:

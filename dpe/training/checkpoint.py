@@ -79,7 +79,8 @@ def write_settings(directory: Path, kind: str, settings: Mapping[str, Any], voca
     """Start a model directory, or check that the one that is there was started in the same way."""
     wanted = {"format": FORMAT, "kind": kind, "vocabulary": vocabulary.fingerprint, **settings}
     path = directory / SETTINGS
-    if path.exists():
+    begun = any((directory / name).exists() for name in (LAST, MODEL))
+    if path.exists() and begun:
         _refuse_other(path, read_settings(directory, kind), json.loads(json.dumps(wanted)))
         return
     vocabulary.save(directory / VOCABULARY)
@@ -94,8 +95,12 @@ def read_settings(directory: Path, kind: str) -> dict[str, Any]:
         settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(f"{directory} holds no trained {kind} ({SETTINGS} is missing).") from error
+    except NotADirectoryError as error:
+        raise UserError(f"{directory} is a file; give the directory of a trained {kind}.") from error
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}); train again.") from error
+    if not isinstance(settings, dict):
+        raise UserError(f"{path} is damaged; train again.")
     if settings.get("kind") != kind:
         raise UserError(f"{directory} holds a {settings.get('kind')}, not a {kind}.")
     if settings.get("format") != FORMAT:

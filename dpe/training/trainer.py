@@ -176,6 +176,11 @@ class Trainer:
             if batch is not None:
                 sums += torch.tensor(self._backward(batch, index), dtype=torch.float64)
         nats, units, examples = self.processes.sum_scalars(sums.tolist())
+        if not math.isfinite(nats):
+            raise UserError(
+                f"The loss of step {position.step + 1} is no number; lower the learning rate. "
+                f"What was saved before is in {self.directory}."
+            )
         self._step(units)
         position.nats += nats
         position.units += units
