@@ -53,8 +53,8 @@ def explore(
 ) -> None:
     """Look at the cuts of sentences in a web page: lattices, probabilities, the BPE cut beside them.
 
-    Needs the extra `explore`: `pip install '.[explore]'` in a checkout. Stop it with Ctrl-C. The page asks POST /api/segment, which
-    /openapi.json describes, so that a program can ask it too.
+    Needs the extra `explore`: `pip install '.[explore]'` in a checkout. Stop it with Ctrl-C. The page asks
+    POST /api/segment, which /openapi.json describes, so that a program can ask it too.
 
     Example: `dpe explore --segmenter segmenter --port 8000`
     """
@@ -67,7 +67,7 @@ def explore(
         if (error.name or "").startswith("dpe"):
             raise
         raise UserError(
-            "The explorer needs more packages: install dpe with its extra 'explore', as in pip install '.[explore]'."
+            "The explorer needs more packages; in a checkout: pip install '.[explore]'"
         ) from error
     from dpe.inference.segmenter import Segmenter
 

@@ -149,6 +149,8 @@ def score(
 ) -> None:
     """Exact log-probability of every line, summed over all its cuts. One line in, one line out.
 
+    A line of more than 2,000 characters is read in windows, as by `dpe segment`.
+
     Columns: log p(y | x), characters (of the normalised line, and one for its end), unknown characters
     (which the model takes for one class), bits per character. The totals go to standard error.
 
