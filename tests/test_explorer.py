@@ -344,4 +344,4 @@ def test_missing_extra_is_one_sentence(tmp_path: Path) -> None:
         env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": ""},
     )  # fmt: skip
     assert done.returncode == 2
-    assert done.stderr == "dpe: The explorer needs more packages: pip install 'dpe[explore]'\n"
+    assert done.stderr == "dpe: The explorer needs more packages; in a checkout: pip install '.[explore]'\n"
