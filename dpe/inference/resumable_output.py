@@ -146,6 +146,8 @@ class ResumableOutput:
         try:
             self._place.parent.mkdir(parents=True, exist_ok=True)
             file = self._partial.open("ab")
+        except FileExistsError as error:
+            raise UserError(f"{self.path}: cannot be written: {self.path.parent} is a file.") from error
         except OSError as error:
             raise UserError(f"{self.path}: cannot be written: {error.strerror}.") from error
         try:
