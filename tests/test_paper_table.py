@@ -12,7 +12,8 @@ import pytest
 
 from dpe.cli import run
 from dpe.errors import UserError
-from dpe.pipeline.length_tables import draw_by_length, length_tables
+from dpe.evaluation.score_report import draw_bins
+from dpe.pipeline.length_tables import length_tables, mean_bins
 from dpe.pipeline.paper_table import paper_tables
 from dpe.pipeline.results import Results, read_results, write_results
 from dpe.pipeline.training_table import training_table
@@ -203,7 +204,7 @@ def test_lengths_are_means_over_the_seeds(tmp_path: Path, capsys: pytest.Capture
         ["11-20", "1,200", "20.50", "23.00"],
         ["over 50", "3", "0.50", "2.50"],
     ]
-    assert [path.suffix for path in draw_by_length(read_results(root), tmp_path / "lengths")] == [
+    assert [path.suffix for path in draw_bins(mean_bins(read_results(root)), tmp_path / "lengths")] == [
         ".png",
         ".svg",
     ]

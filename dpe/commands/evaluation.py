@@ -9,6 +9,7 @@ import typer
 
 from dpe.commands.options import AsJson, AsMarkdown, Seed
 from dpe.progress import Progress
+from dpe.text.files import require_files, whole_text_file
 
 if TYPE_CHECKING:
     from dpe.evaluation.tables import Table
@@ -103,7 +104,6 @@ def compare(
     """
     from dpe.evaluation.comparison_report import compare_files, comparison_tables, draw_comparison
     from dpe.evaluation.morphology_report import evaluate_files, morphology_tables
-    from dpe.text.files import require_files
 
     require_files(a, b, train_counts, source)
     result = compare_files(
@@ -145,7 +145,6 @@ def morphology(
     Example: `dpe morphology --pieces bpe.pieces --pieces dpe.pieces --gold gold.tsv`
     """
     from dpe.evaluation.morphology_report import draw_morphology, evaluate_files, morphology_tables
-    from dpe.text.files import require_files
 
     require_files(*pieces)
     result = evaluate_files(pieces, gold, format=format, samples=samples, seed=seed)
@@ -173,7 +172,6 @@ def diagnose(
     from dpe.evaluation import diagnostics
     from dpe.evaluation.morphology import read_gold
     from dpe.evaluation.segmented_text import count_words
-    from dpe.text.files import require_files
 
     require_files(train_counts)
     result = diagnostics.diagnose(
@@ -198,7 +196,6 @@ def _show(
 ) -> None:
     """The result on standard output; with `out` also as a file, beside the pictures."""
     from dpe.evaluation.tables import show, to_json
-    from dpe.text.files import whole_text_file
 
     if out:  # first, because whoever reads the tables may stop reading
         with whole_text_file(out / "results.json") as file:

@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 from dpe.commands.options import InputFile, OutFile, VocabularyFile
+from dpe.errors import UserError
 from dpe.progress import Progress
+from dpe.text.files import refuse_overwriting
 
 Format = Literal["pieces", "subword-nmt", "ids"]
 Method = Literal["bpe", "bpe-dropout", "longest-match", "unigram"]
@@ -63,7 +65,6 @@ def clean(
     Example: `dpe clean --source raw.en --target raw.fi --out-source train.en --out-target train.fi`
     """
     from dpe.text.corpus import read_pairs
-    from dpe.text.files import refuse_overwriting
     from dpe.text.preparation import CleaningRules
     from dpe.text.preparation import clean as clean_pairs
 
@@ -107,9 +108,7 @@ def vocab(
 
     Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
     """
-    from dpe.errors import UserError
     from dpe.text.corpus import read_lines
-    from dpe.text.files import refuse_overwriting
     from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
     refuse_overwriting(out, *source, *target, protect)
@@ -155,9 +154,7 @@ def encode(
 
     Example: `dpe encode --vocab vocab.model --method bpe-dropout --epoch 3 train.fi > train.3.pieces`
     """
-    from dpe.errors import UserError
     from dpe.text.corpus import read_lines, write_lines
-    from dpe.text.files import refuse_overwriting
     from dpe.text.formats import format_pieces
     from dpe.text.segmenters import DROPOUT, Draw, make_segmenter
     from dpe.text.vocabulary import Vocabulary
@@ -191,9 +188,7 @@ def decode(
 
     Example: `dpe decode --vocab vocab.model train.pieces > train.txt`
     """
-    from dpe.errors import UserError
     from dpe.text.corpus import read_lines, write_lines
-    from dpe.text.files import refuse_overwriting
     from dpe.text.formats import parse_line
     from dpe.text.vocabulary import Vocabulary
 

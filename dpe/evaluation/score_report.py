@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -24,6 +24,7 @@ from dpe.evaluation.seed_bootstrap import MeanDifference, compare_means
 from dpe.evaluation.tables import Table
 
 MEAN = "mean of seeds"
+_WORDS = "words in the reference"
 
 
 @dataclass(frozen=True)
@@ -62,20 +63,26 @@ def evaluation_tables(evaluation: Evaluation) -> list[Table]:
     if evaluation.significance:
         tables.append(_significance_table(evaluation))
     if evaluation.by_length:
-        tables.append(_length_table(evaluation))
+        tables.append(bins_table(_shown_bins(evaluation), "BLEU by length"))
     return tables
 
 
 def draw_bleu_by_length(evaluation: Evaluation, directory: Path) -> list[Path]:
     """The paper's last figure: BLEU over the length of the reference; seeds are shown by their mean."""
-    labels = [f"{part.label}\n{part.lines:,}" for part in evaluation.by_length]
-    return draw_lines(
-        labels,
-        _lengths_by_system(evaluation),
-        directory / "bleu-by-length",
-        xlabel="words in the reference, and number of lines",
-        ylabel="BLEU",
-    )
+    return draw_bins(_shown_bins(evaluation), directory / "bleu-by-length")
+
+
+def draw_bins(bins: Sequence[LengthBin], path: Path) -> list[Path]:
+    """BLEU over the length of the reference, a line for each system of the bins."""
+    labels = [f"{part.label}\n{part.lines:,}" for part in bins]
+    systems = {name: [part.bleu[name] for part in bins] for name in bins[0].bleu}
+    return draw_lines(labels, systems, path, xlabel=f"{_WORDS}, and number of lines", ylabel="BLEU")
+
+
+def bins_table(bins: Sequence[LengthBin], title: str) -> Table:
+    """The same as a table."""
+    rows = [[part.label, f"{part.lines:,}", *(f"{bleu:.2f}" for bleu in part.bleu.values())] for part in bins]
+    return Table(title, [_WORDS, "lines", *bins[0].bleu], rows, frozenset({_WORDS}))
 
 
 def _scores_table(evaluation: Evaluation) -> Table:
@@ -119,20 +126,15 @@ def _significance_table(evaluation: Evaluation) -> Table:
     return Table("Paired bootstrap", columns, rows, frozenset({"system", "baseline", "metric"}), note)
 
 
-def _length_table(evaluation: Evaluation) -> Table:
-    systems = _lengths_by_system(evaluation)
-    rows = [
-        [part.label, f"{part.lines:,}", *(f"{values[number]:.2f}" for values in systems.values())]
-        for number, part in enumerate(evaluation.by_length)
-    ]
-    columns = ["words in the reference", "lines", *systems]
-    return Table("BLEU by length", columns, rows, frozenset({"words in the reference"}))
-
-
-def _lengths_by_system(evaluation: Evaluation) -> dict[str, list[float]]:
+def _shown_bins(evaluation: Evaluation) -> list[LengthBin]:
     """BLEU in each bin: of the hypothesis, or the mean of its seeds, and of each baseline."""
-    bins = evaluation.by_length
     seeds = [one.name for one in evaluation.hypotheses]
     name = seeds[0] if len(seeds) == 1 else MEAN
-    systems = {name: [fmean(part.bleu[seed] for seed in seeds) for part in bins]}
-    return systems | {one.name: [part.bleu[one.name] for part in bins] for one in evaluation.baselines}
+    others = [one.name for one in evaluation.baselines]
+    return [
+        replace(
+            part,
+            bleu={name: fmean(part.bleu[seed] for seed in seeds)} | {one: part.bleu[one] for one in others},
+        )
+        for part in evaluation.by_length
+    ]

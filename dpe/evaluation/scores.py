@@ -80,11 +80,7 @@ class LengthBin:
 
     @property
     def label(self) -> str:
-        return length_label(self.shortest, self.longest)
-
-
-def length_label(shortest: int, longest: int | None) -> str:
-    return f"over {shortest - 1}" if longest is None else f"{shortest}-{longest}"
+        return f"over {self.shortest - 1}" if self.longest is None else f"{self.shortest}-{self.longest}"
 
 
 def read_translations(

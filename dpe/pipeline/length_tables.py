@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from dpe.errors import UserError
-from dpe.evaluation.plots import draw_lines
-from dpe.evaluation.scores import length_label
+from dpe.evaluation.score_report import bins_table
+from dpe.evaluation.scores import LengthBin
 from dpe.evaluation.tables import Table
 from dpe.pipeline.results import Results, SystemResult
-
-_WORDS = "words in the reference"
 
 
 def length_tables(runs: Sequence[Results], *, text: str = "test") -> list[Table]:
@@ -21,28 +18,26 @@ def length_tables(runs: Sequence[Results], *, text: str = "test") -> list[Table]
     scored = [run for run in runs if run.systems]
     if not scored:
         return []
-    return [_outputs_table(scored, text), *(by_length_table(run, text=text) for run in scored)]
+    by_length = [bins_table(mean_bins(run, text), f"{run.pair}: BLEU on {text} by length") for run in scored]
+    return [_outputs_table(scored, text), *by_length]
 
 
-def by_length_table(run: Results, *, text: str = "test") -> Table:
-    """BLEU over the lines of similar length, mean of the seeds: the paper's last figure as a table."""
-    means = _by_length(run, text)
-    rows = [
-        [length_label(part["shortest"], part["longest"]), f"{part['lines']:,}", *_cells(means, number)]
-        for number, part in enumerate(_bins(run.systems[0], 0, text))
+def mean_bins(run: Results, text: str = "test") -> list[LengthBin]:
+    """BLEU over the lines of similar length, by title of the system, mean of the seeds."""
+    bins = {
+        run.titles[system.name]: [_lengths_of(seed.scores[text])["by_length"] for seed in system.seeds]
+        for system in run.systems
+    }
+    first = next(iter(bins.values()))[0]  # which lines are in a bin is the same for all
+    return [
+        LengthBin(
+            part["shortest"],
+            part["longest"],
+            part["lines"],
+            {title: fmean(seed[number]["bleu"] for seed in seeds) for title, seeds in bins.items()},
+        )
+        for number, part in enumerate(first)
     ]
-    title = f"{run.pair}: BLEU on {text} by length"
-    return Table(title, [_WORDS, "lines", *means], rows, frozenset({_WORDS}))
-
-
-def draw_by_length(run: Results, out: Path, *, text: str = "test") -> list[Path]:
-    """The same as a figure."""
-    labels = [
-        f"{length_label(part['shortest'], part['longest'])}\n{part['lines']:,}"
-        for part in _bins(run.systems[0], 0, text)
-    ]
-    xlabel = f"{_WORDS}, and number of lines"
-    return draw_lines(labels, _by_length(run, text), out, xlabel=xlabel, ylabel="BLEU")
 
 
 def _outputs_table(runs: Sequence[Results], text: str) -> Table:
@@ -70,31 +65,9 @@ def _output_cells(system: SystemResult, text: str) -> list[str]:
     ]
 
 
-def _by_length(run: Results, text: str) -> dict[str, list[float]]:
-    """BLEU in each bin by title of the system, mean of the seeds; the lines in a bin are the same for all."""
-    return {
-        run.titles[system.name]: [
-            fmean(part["bleu"] for part in parts)
-            for parts in zip(
-                *(_bins(system, number, text) for number in range(len(system.seeds))), strict=True
-            )
-        ]
-        for system in run.systems
-    }
-
-
-def _bins(system: SystemResult, number: int, text: str) -> list[dict[str, Any]]:
-    bins: list[dict[str, Any]] = _lengths_of(system.seeds[number].scores[text])["by_length"]
-    return bins
-
-
 def _lengths_of(scores: Mapping[str, Any]) -> Mapping[str, Any]:
     if "by_length" not in scores:
         raise UserError(
             "The scores were made by an earlier dpe, without lengths; 'dpe run' makes them again."
         )
     return scores
-
-
-def _cells(means: Mapping[str, Sequence[float]], number: int) -> list[str]:
-    return [f"{values[number]:.2f}" for values in means.values()]

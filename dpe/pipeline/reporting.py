@@ -30,12 +30,13 @@ from dpe.evaluation.report import (
     words_of,
     write_report,
 )
+from dpe.evaluation.score_report import draw_bins
 from dpe.evaluation.segmented_text import read_pieces
 from dpe.evaluation.tables import Table
 from dpe.explorer.lattices import WordEdges, sentence_edges
 from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.segmenter import Segmenter
-from dpe.pipeline.length_tables import draw_by_length, length_tables
+from dpe.pipeline.length_tables import length_tables, mean_bins
 from dpe.pipeline.outputs import pieces_file, training_counts
 from dpe.pipeline.report_scores import score_blocks
 from dpe.pipeline.results import collect_results
@@ -223,7 +224,7 @@ class RunReport:
             return [missing(str(error))]
         with TemporaryDirectory() as directory:
             place = Path(directory) / "lengths"
-            draw_by_length(self.results, place)
+            draw_bins(mean_bins(self.results), place)
             svg = place.with_suffix(".svg").read_text(encoding="utf-8")
         caption = "BLEU on test over the length of the reference, mean of the seeds."
         return [figure(svg, name="lengths", caption=caption), *map(html_table, tables)]
