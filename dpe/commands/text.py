@@ -88,7 +88,7 @@ def vocab(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the model.")],
     source: Annotated[list[Path], typer.Option(metavar="FILE", help="Source text; may be repeated.")] = [],  # noqa: B006
     target: Annotated[list[Path], typer.Option(metavar="FILE", help="Target text; may be repeated.")] = [],  # noqa: B006
-    size: Annotated[int, typer.Option(min=5, max=2**31 - 1, help="Number of pieces.")] = 32_000,
+    size: Annotated[int, typer.Option(help="Number of pieces.")] = 32_000,
     kind: Annotated[
         Literal["bpe", "unigram"], typer.Option("--type", help="How pieces are learned.")
     ] = "bpe",
@@ -98,7 +98,7 @@ def vocab(
     ] = "nfkc",
     character_coverage: Annotated[
         float,
-        typer.Option(min=0.98, max=1.0, help="Share of characters that become pieces; the rest is unknown."),
+        typer.Option(help="Share of characters that become pieces; the rest is unknown."),
     ] = 1.0,
     protect: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Strings, one a line, that are always one piece.")

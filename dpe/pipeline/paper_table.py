@@ -11,7 +11,7 @@ from dpe.pipeline.results import Metric, Results, SystemResult
 from dpe.pipeline.verdicts import P_VALUES, SIGNIFICANT, verdict
 
 _DROPOUT = "bpe-dropout"
-_NAMES = {"bleu": "BLEU", "chrf": "chrF2"}
+METRIC_NAMES: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF2"}
 
 
 def paper_tables(
@@ -30,7 +30,7 @@ def _score_table(runs: Sequence[Results], metric: Metric, text: str) -> Table:
     if len(runs) > 1:
         rows += _average(runs, columns, metric, text)
     return Table(
-        f"{_NAMES[metric]} on {text}: mean of seeds ± standard deviation",
+        f"{METRIC_NAMES[metric]} on {text}: mean of seeds ± standard deviation",
         ["", *(cell for name, title in columns for cell in _headers(name, title, columns))],
         rows,
         frozenset({""}),
@@ -68,14 +68,14 @@ def _row(
     cells = [label]
     for name, _ in columns:
         system = systems.get(name)
-        cells.append(_score(system, metric, text) if system else "")
+        cells.append(mean_score(system, metric, text) if system else "")
         if (baseline := baseline_of(name, columns)) is not None:
             other = systems.get(baseline)
             cells.append(_delta(run, system, other, metric, text) if system and other else "")
     return cells
 
 
-def _score(system: SystemResult, metric: Metric, text: str) -> str:
+def mean_score(system: SystemResult, metric: Metric, text: str) -> str:
     deviation = system.deviation(metric, text)
     return f"{system.mean(metric, text):.2f}" + (f" ± {deviation:.2f}" if deviation is not None else "")
 
@@ -83,7 +83,7 @@ def _score(system: SystemResult, metric: Metric, text: str) -> str:
 def _delta(run: Results, system: SystemResult, other: SystemResult, metric: Metric, text: str) -> str:
     """The difference of means, with a star where it is significant."""
     difference = system.mean(metric, text) - other.mean(metric, text)
-    found = verdict(run, system.name, other.name, _NAMES[metric]) if text == "test" else None
+    found = verdict(run, system.name, other.name, METRIC_NAMES[metric]) if text == "test" else None
     return f"{difference:+.2f}{found.star if found else ''}"
 
 
@@ -123,7 +123,7 @@ def _note(runs: Sequence[Results], columns: Sequence[tuple[str, str]], metric: M
     lines = [f"seeds: {' or '.join(map(str, seeds))}"]
     if names:
         lines.append(f"Δ: {against}; * p < {SIGNIFICANT} by paired bootstrap")
-    return "\n".join([*lines, *(f"{_NAMES[metric]}: {signature}" for signature in sorted(signatures))])
+    return "\n".join([*lines, *(f"{METRIC_NAMES[metric]}: {signature}" for signature in sorted(signatures))])
 
 
 def _tests_table(runs: Sequence[Results]) -> Table:
@@ -144,7 +144,7 @@ def _tests_table(runs: Sequence[Results]) -> Table:
 
 def _test_cells(run: Results, system: str, baseline: str) -> list[str]:
     cells: list[str] = []
-    for metric in _NAMES.values():
+    for metric in METRIC_NAMES.values():
         if (found := verdict(run, system, baseline, metric)) is not None:
             interval = f" [{found.interval[0]:.2f}, {found.interval[1]:.2f}]" if found.interval else ""
             cells = cells or [str(found.seeds)]

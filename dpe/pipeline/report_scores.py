@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dpe.evaluation.report import Html, html_table, missing
 from dpe.evaluation.tables import Table
-from dpe.pipeline.paper_table import baseline_of, paper_tables
+from dpe.pipeline.paper_table import METRIC_NAMES, baseline_of, mean_score, paper_tables
 from dpe.pipeline.results import Metric, Results, SystemResult
 from dpe.pipeline.verdicts import P_VALUES, SIGNIFICANT, verdict
-
-_METRICS: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF2"}
 
 
 def score_blocks(results: Results) -> list[Html]:
@@ -18,7 +16,7 @@ def score_blocks(results: Results) -> list[Html]:
     if not results.systems:
         return blocks
     tests = paper_tables([results])[1:]
-    tables = [*(_score_table(results, metric) for metric in _METRICS), *tests, _seed_table(results)]
+    tables = [*(_score_table(results, metric) for metric in METRIC_NAMES), *tests, _seed_table(results)]
     return [*blocks, *map(html_table, tables)]
 
 
@@ -37,7 +35,7 @@ def _score_table(results: Results, metric: Metric) -> Table:
     for system in systems.values():
         baseline = baseline_of(system.name, columns)
         against = _difference(results, system, systems[baseline], metric) if baseline else ["", "", ""]
-        scores = [_mean(system, metric, text) for text in ("dev", "test")]
+        scores = [mean_score(system, metric, text) for text in ("dev", "test")]
         rows.append([system.title, str(len(system.seeds)), *scores, *against])
     signatures = {
         seed.scores["test"][f"{metric}_signature"] for one in systems.values() for seed in one.seeds
@@ -45,23 +43,18 @@ def _score_table(results: Results, metric: Metric) -> Table:
     note = [
         "Mean of the seeds ± standard deviation; Δ on test is the difference of the means.",
         f"{P_VALUES} * p < {SIGNIFICANT}.",
-        *(f"{_METRICS[metric]}: {signature}" for signature in sorted(signatures)),
+        *(f"{METRIC_NAMES[metric]}: {signature}" for signature in sorted(signatures)),
     ]
     left = frozenset({"system", "against"})
     headings = ["system", "seeds", "dev", "test", "Δ", "p", "against"]
-    return Table(_METRICS[metric], headings, rows, left, "\n".join(note))
+    return Table(METRIC_NAMES[metric], headings, rows, left, "\n".join(note))
 
 
 def _difference(results: Results, system: SystemResult, other: SystemResult, metric: Metric) -> list[str]:
     """Difference on test, p, and from what."""
-    found = verdict(results, system.name, other.name, _METRICS[metric])
+    found = verdict(results, system.name, other.name, METRIC_NAMES[metric])
     delta = f"{system.mean(metric, 'test') - other.mean(metric, 'test'):+.2f}{found.star if found else ''}"
     return [delta, f"{found.p_value:.4f}" if found else "", other.title]
-
-
-def _mean(system: SystemResult, metric: Metric, text: str) -> str:
-    deviation = system.deviation(metric, text)
-    return f"{system.mean(metric, text):.2f}" + (f" ± {deviation:.2f}" if deviation is not None else "")
 
 
 def _seed_table(results: Results) -> Table:
@@ -69,7 +62,7 @@ def _seed_table(results: Results) -> Table:
         [
             system.title,
             str(seed.seed),
-            *(f"{seed.scores[text][metric]:.2f}" for metric in _METRICS for text in ("dev", "test")),
+            *(f"{seed.scores[text][metric]:.2f}" for metric in METRIC_NAMES for text in ("dev", "test")),
             seed.signature,
         ]
         for system in results.systems

@@ -72,10 +72,6 @@ class VocabularyFields:
     character_coverage: float = 1.0
     text: tuple[str, ...] = ()  # files below `data` to learn it from instead of the training text
 
-    def __post_init__(self) -> None:
-        _at_least(5, size=self.size)
-        _shares(character_coverage=self.character_coverage)
-
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkFields:

@@ -46,6 +46,12 @@ class VocabularySettings:
     character_coverage: float = 1.0
     protected: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not len(_SPECIAL_PIECES) < self.size < 2**31:
+            raise UserError(f"A vocabulary of {self.size} pieces cannot be; give 5 to {2**31 - 1}.")
+        if not 0.98 <= self.character_coverage <= 1:  # as SentencePiece demands
+            raise UserError(f"The character coverage is {self.character_coverage}; give 0.98 to 1.")
+
 
 class Vocabulary:
     """The pieces of a SentencePiece model, ours or the user's.
