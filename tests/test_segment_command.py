@@ -17,10 +17,8 @@ from pathlib import Path
 import pytest
 from segmenters import PAIRS, learned_vocabulary, save_segmenter
 
-from dpe import Segmenter, UserError
+from dpe import Segmenter
 from dpe.cli import run
-from dpe.inference.resumable_output import ResumableOutput
-from dpe.inference.workers import ordered_results
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.segmenters import BpeDropout, Draw
 
@@ -355,55 +353,6 @@ def test_mistakes_are_sentences(dpe: Dpe, arguments: list[str], says: str) -> No
     assert says in err
     assert err.startswith("dpe: ")
     assert out == ""
-
-
-def test_an_output_that_another_process_has_just_ended_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    first = ResumableOutput(out, {}, force=False)
-    first.append(["one"], count=1, text="", totals={})
-    unfinished = first.record
-    first.finish()
-    first.publish()
-    monkeypatch.setattr(ResumableOutput, "_find", lambda *_: unfinished)  # as it was before that
-    with pytest.raises(UserError, match="just ended"):
-        ResumableOutput(out, {}, force=False)
-    assert out.read_text() == "one\n"
-    assert not (tmp_path / "out.partial").exists()
-
-
-class Kill:
-    """Work that ends its process at task 3; `Fail` raises there instead."""
-
-    def __call__(self, task: int) -> int:
-        if task == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return task * task
-
-
-class Fail:
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-
-    def __call__(self, task: int) -> int:
-        if task == 3 and self.error is not None:
-            raise self.error
-        time.sleep(0.002 * (task % 5))  # so that results come out of order
-        return task * task
-
-
-def make_ill() -> Fail:
-    return Fail(UserError("the text is ill."))
-
-
-def test_workers_hand_back_in_order_and_pass_on_failures() -> None:
-    """Any callable can be made in the workers; those here are this module's classes."""
-    assert list(ordered_results(Fail, range(300), workers=2)) == [n * n for n in range(300)]
-    with pytest.raises(UserError, match="killed by signal 9"):
-        list(ordered_results(Kill, range(300), workers=2))
-    with pytest.raises(UserError, match="the text is ill"):
-        list(ordered_results(make_ill, range(300), workers=2))
 
 
 def test_interrupted_it_leaves_no_process_behind(tmp_path: Path) -> None:
