@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpe.errors import UserError
-from dpe.text.grammar import Pair, _distinct, generate, write_corpus
+from dpe.text.grammar import Pair, _distinct, generate, refuse_other_text, write_corpus
 from dpe.text.inflection import Case, english_plural, english_s
 from dpe.text.lexicon import ADJECTIVES, NOUNS, VERBS, nouns_of
 
@@ -314,3 +314,12 @@ def test_corpus_bytes_depend_on_the_seed_alone(tmp_path: Path) -> None:
     files = [path.name for path in (tmp_path / "a").iterdir()]
     assert all((tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes() for file in files)
     assert (tmp_path / "a" / "train.fi").read_bytes() != (tmp_path / "c" / "train.fi").read_bytes()
+
+
+def test_somebody_elses_text_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "dev.fi").write_text("my own\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"dev\.fi is there"):
+        refuse_other_text(tmp_path)
+    refuse_other_text(tmp_path / "new")
+    write_corpus(tmp_path / "again", pairs=3, seed=1)
+    refuse_other_text(tmp_path / "again")

@@ -181,6 +181,15 @@ def test_settings_can_be_corrected_until_something_is_saved(tmp_path: Path) -> N
         train(tmp_path / "out", learning_rate=2e-3, steps=2)
 
 
+def test_another_vocabulary_that_lies_there_is_kept(tmp_path: Path) -> None:
+    there = tmp_path / "out" / "vocab.model"
+    learn_vocabulary(TARGETS, VocabularySettings(size=25)).save(there)
+    before = there.read_bytes()
+    with pytest.raises(UserError, match=r"vocab\.model is another vocabulary"):
+        train(tmp_path / "out", steps=1)
+    assert there.read_bytes() == before
+
+
 def test_a_seed_may_be_negative(tmp_path: Path) -> None:
     assert train(tmp_path / "out", seed=-1, steps=2).step == 2
 

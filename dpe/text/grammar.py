@@ -127,11 +127,19 @@ def write_corpus(directory: Path, *, pairs: int, seed: int) -> CorpusReport:
         "test": corpus[held_out : 2 * held_out],
         "train": corpus[2 * held_out :],
     }
+    _write_lines(directory / GOLD, (f"{word}\t{' '.join(gold[word])}" for word in sorted(gold)))
     for name, split in splits.items():
         _write_lines(directory / f"{name}.en", (pair.source for pair in split))
         _write_lines(directory / f"{name}.fi", (pair.target for pair in split))
-    _write_lines(directory / GOLD, (f"{word}\t{' '.join(gold[word])}" for word in sorted(gold)))
     return CorpusReport(train=pairs, dev=held_out, test=held_out, words=len(gold))
+
+
+def refuse_other_text(directory: Path) -> None:
+    """Refuse a directory in which files of these names lie without the gold, which is written first."""
+    for name in ("train", "dev", "test"):
+        for path in (directory / f"{name}.en", directory / f"{name}.fi"):
+            if path.exists() and not (directory / GOLD).exists():
+                raise UserError(f"{path} is there and not of this corpus; give another --out.")
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -83,6 +83,8 @@ def write_settings(directory: Path, kind: str, settings: Mapping[str, Any], voca
     if path.exists() and begun:
         _refuse_other(path, read_settings(directory, kind), json.loads(json.dumps(wanted)))
         return
+    if not path.exists():
+        _refuse_other_vocabulary(directory / VOCABULARY, vocabulary)
     vocabulary.save(directory / VOCABULARY)
     with whole_file(path) as file:
         file.write((json.dumps(wanted, indent=2, sort_keys=True) + "\n").encode())
@@ -108,6 +110,12 @@ def read_settings(directory: Path, kind: str) -> dict[str, Any]:
             f"{path} has format {settings.get('format')}, and this version of dpe reads format {FORMAT}."
         )
     return settings
+
+
+def _refuse_other_vocabulary(path: Path, vocabulary: Vocabulary) -> None:
+    """A vocabulary that is there without a model is somebody's own file."""
+    if path.exists() and Vocabulary.load(path).fingerprint != vocabulary.fingerprint:
+        raise UserError(f"{path} is another vocabulary than the one given; give another --out.")
 
 
 def _refuse_other(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
