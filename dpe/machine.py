@@ -24,6 +24,11 @@ def machine() -> dict[str, str | int]:
     return {"cpu": _cpu_model(), "cores": os.cpu_count() or 1, "system": platform.system()}
 
 
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _cpu_model() -> str:
     """The processor's name; only Linux tells it in a file."""
     cpuinfo = Path("/proc/cpuinfo")

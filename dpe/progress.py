@@ -30,7 +30,7 @@ class Progress:
     def _console(self) -> Console:
         from rich.console import Console  # noqa: PLC0415  (a help text should not wait for it)
 
-        return Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
         """One line that stays."""
@@ -62,9 +62,9 @@ class Progress:
             self._last_plain_line = time.monotonic()
             self.say(text)
 
-    def track(self, items: Iterable[Item], name: str, *, total: int | None = None) -> Iterator[Item]:
-        """Hand on the items and show how many went by, how fast, and how long it will take."""
-        clock = Clock(total)
+    def track(self, items: Iterable[Item], name: str) -> Iterator[Item]:
+        """Hand on the items and show how many went by and how fast."""
+        clock = Clock(None)
         with self.live():
             for count, item in enumerate(items, start=1):
                 yield item
@@ -80,13 +80,13 @@ class Clock:
         self._total = total
         self._done_before = done
 
-    def state(self, done: int, unit: str = "lines") -> str:
+    def state(self, done: int) -> str:
         """`1,200 of 5,000 lines, 310 a second, 0:12 left`."""
         speed = (done - self._done_before) / max(time.monotonic() - self._begin, 1e-9)
         if self._total is None:
-            return f"{done:,} {unit}, {speed:,.0f} a second"
+            return f"{done:,} lines, {speed:,.0f} a second"
         left = (self._total - done) / speed if speed > 0 else 0.0
-        return f"{done:,} of {self._total:,} {unit}, {speed:,.0f} a second, {duration(left)} left"
+        return f"{done:,} of {self._total:,} lines, {speed:,.0f} a second, {duration(left)} left"
 
 
 def duration(seconds: float) -> str:

@@ -209,3 +209,10 @@ def test_other_text_than_pieces_is_not_decoded(vocab: Path) -> None:
 def test_options_of_another_method_are_refused(vocab: Path) -> None:
     assert b"bpe-dropout" in dpe("encode", "--vocab", vocab, "--dropout", "0.5").stderr
     assert b"unigram" in dpe("encode", "--vocab", vocab, "--alpha", "0.5").stderr
+    assert b"--alpha" in dpe("encode", "--vocab", vocab, "--nbest", "5").stderr
+
+
+def test_a_file_that_cannot_be_read_is_named(vocab: Path) -> None:
+    done = dpe("encode", "--vocab", vocab, "/proc/self/mem")  # opens, and fails when read
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"dpe: /proc/self/mem: cannot be read")

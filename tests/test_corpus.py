@@ -262,6 +262,17 @@ def test_text_that_changes_in_use_is_noticed(tmp_path: Path) -> None:
         early[1]
 
 
+def test_processes_that_unpack_together_do_not_disturb_each_other(tmp_path: Path) -> None:
+    path, cache = written(tmp_path / "text.gz", b"a\nb\n"), tmp_path / "cache"
+    mine = TextFile.open(path, cache=cache)
+    (unpacked,) = cache.glob("*.text")
+    copy = unpacked.read_bytes()
+    unpacked.unlink()
+    unpacked.write_bytes(copy)  # as another process does that began before mine had ended
+    os.utime(unpacked, ns=(1, 1))
+    assert list(mine) == ["a", "b"]
+
+
 def test_without_cache_packed_text_leaves_nothing_after_exit(tmp_path: Path) -> None:
     """Nor does a forked child that ends first take the text from its parent."""
     path = written(tmp_path / "text.gz", b"a\nb\n")

@@ -121,6 +121,16 @@ def test_several_runs_are_rows_with_an_average(tmp_path: Path) -> None:
     ]
 
 
+def test_a_system_with_two_titles_has_one_column(tmp_path: Path) -> None:
+    roots = [hand_made_run(tmp_path / name, {"bpe": [20.0]}, p=0.9) for name in ("one", "two")]
+    recipe = json.loads((roots[1] / "recipe.json").read_text())
+    recipe["systems"][0]["title"] = "BPE, other"
+    (roots[1] / "recipe.json").write_text(json.dumps(recipe))
+    table = paper_tables([read_results(root) for root in roots])[0]
+    assert list(table.columns) == ["", "BPE or BPE, other"]
+    assert [list(row) for row in table.rows][:1] == [["en→et (one)", "20.00"]]
+
+
 def test_runs_without_scores_have_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = hand_made_run(tmp_path / "r", {}, p=0.9)
     assert paper_tables([read_results(root)]) == []

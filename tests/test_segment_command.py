@@ -21,6 +21,7 @@ from dpe import Segmenter
 from dpe.cli import run
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.segmenters import BpeDropout, Draw
+from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = [
@@ -122,6 +123,26 @@ def test_packed_files_and_standard_input_give_the_same(dpe: Dpe) -> None:
     out, _ = dpe(*SEGMENT, stdin="".join(f"{source}\t{target}\n" for source, target in PAIRS))
     assert out == expected
     assert not list(Path().glob("*.partial"))
+
+
+def test_a_packed_output_that_was_changed_does_not_count_as_finished(dpe: Dpe) -> None:
+    dpe(*SEGMENT, *TEXT, "--out", "packed.gz")
+    _, err = dpe(*SEGMENT, *TEXT, "--out", "packed.gz")
+    assert "finished already" in err
+    Path("packed.gz").write_bytes(gzip.compress(b"other\n"))
+    _, err = dpe(*SEGMENT, *TEXT, "--out", "packed.gz", code=2)
+    assert "was changed after it was made" in err
+
+
+def test_a_tab_in_the_text_cannot_separate_cuts(dpe: Dpe, tmp_path: Path) -> None:
+    settings = VocabularySettings(size=200, normalization="identity")
+    vocabulary = learn_vocabulary((side for pair in PAIRS for side in pair), settings)
+    segmenter = save_segmenter(tmp_path / "identity", vocabulary, source=False)
+    (tmp_path / "text").write_text("talo\nta\tlo\n")
+    options = ["segment", "--segmenter", str(segmenter), "--target", str(tmp_path / "text")]
+    _, err = dpe(*options, "--mode", "n-best", "--n", "2", code=2)
+    assert "Line 2 of the target has a tab" in err
+    dpe(*options, "--mode", "n-best", "--n", "2", "--format", "jsonl")
 
 
 def test_a_language_model_needs_the_target_alone(dpe: Dpe) -> None:

@@ -120,6 +120,24 @@ def test_what_only_has_to_be_longer_goes_on_from_the_longest(tmp_path: Path) -> 
     assert begun(10, other) == 0  # of other needs
 
 
+def test_a_kill_right_after_the_copy_of_a_shorter_one_does_no_harm(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+    run_stages([growing(artifacts, 5)], artifacts, SILENT)
+    artifacts.settle(growing(artifacts, 8))  # all that the killed run did
+    run_stages([growing(artifacts, 5)], artifacts, SILENT)
+    assert (tmp_path / "x/count/count").read_text() == "xxxxx"
+    run_stages([growing(artifacts, 8)], artifacts, SILENT)
+    assert (tmp_path / "x/count/count").read_text() == "xxxxxxxx"
+
+
+def test_files_that_no_run_has_made_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "out").write_text("the user's own")
+    with pytest.raises(UserError, match="holds files that no run has made"):
+        Toy(tmp_path).run()
+    assert (tmp_path / "a" / "out").read_text() == "the user's own"
+
+
 def test_a_file_from_outside_counts_by_its_content(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("one")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
 from dpe.progress import QUIET, Progress
 from dpe.text.corpus import write_lines
+from dpe.text.segmenters import OwnCut
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import load_tensors
@@ -24,7 +27,7 @@ from dpe.training.curve import read_curve
 from dpe.training.kept_weights import KeptWeights
 from dpe.training.position import Position
 from dpe.training.processes import Processes, choose_device
-from dpe.training.segmenter_task import SegmenterTask
+from dpe.training.segmenter_task import SegmenterData, SegmenterTask, build_mixed
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
 from dpe.training.settings import Stopping, TrainingSettings
 
@@ -188,6 +191,50 @@ def test_another_vocabulary_that_lies_there_is_kept(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"vocab\.model is another vocabulary"):
         train(tmp_path / "out", steps=1)
     assert there.read_bytes() == before
+
+
+def test_lines_are_as_long_as_the_model_reads_them(tmp_path: Path) -> None:
+    write_lines(tmp_path / "text", ["talo", "\ufdfa" * 60])  # each becomes 18 characters
+    text = ParallelText.open(None, tmp_path / "text")
+    vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
+    cut = OwnCut(vocabulary)
+    data = SegmenterData(
+        vocabulary=vocabulary, train=text, dev=text, cut_source=cut, cut_dev_source=cut, max_characters=100
+    )
+    task = SegmenterTask(build_mixed(NETWORK, vocabulary, source=False), data, batch=160, seed=1)
+    assert [example.marked for batch in task.examples(0) for example in batch] == ["\u2581talo"]
+    assert task.left_out == "1 lines longer than 100 characters left out"
+
+
+@pytest.mark.parametrize("name", ["training.jsonl", "settings.json"])
+def test_files_of_others_are_kept(tmp_path: Path, name: str) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text('{"text": "a"}\n')
+    with pytest.raises(UserError, match=name):
+        train(tmp_path / "out", steps=1)
+    assert (tmp_path / "out" / name).read_text() == '{"text": "a"}\n'
+
+
+def test_two_processes_do_not_train_in_one_directory(tmp_path: Path) -> None:
+    (tmp_path / "out" / "cache").mkdir(parents=True)
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'a+b'); fcntl.lockf(f, fcntl.LOCK_EX); print(1); input()"
+    command = [sys.executable, "-uc", hold, str(tmp_path / "out" / "cache" / "training.lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        other.stdout.readline()
+        with pytest.raises(UserError, match="another process is training there"):
+            train(tmp_path / "out", steps=1)
+        other.communicate(b"\n")
+    assert train(tmp_path / "out", steps=1).step == 1
+
+
+def test_what_a_kill_left_of_a_save_goes(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    left, other = tmp_path / "out" / ".last.safetensors.0123456789ab", tmp_path / "out" / ".notes"
+    for path in (left, other):
+        path.write_text("half")
+    train(tmp_path / "out", steps=1)
+    assert [left.exists(), other.exists()] == [False, True]
 
 
 def test_a_seed_may_be_negative(tmp_path: Path) -> None:

@@ -244,3 +244,9 @@ def test_damaged_files_are_refused_or_read_but_never_crash(
 def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"nowhere\.model"):
         Vocabulary.load(tmp_path / "nowhere.model")
+
+
+def test_half_of_a_surrogate_pair_is_a_sentence(bpe_vocabulary: Vocabulary) -> None:
+    for ask in (bpe_vocabulary.normalize, bpe_vocabulary.encode):
+        with pytest.raises(UserError, match="half of a surrogate pair"):
+            ask("a\ud800")

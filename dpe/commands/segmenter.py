@@ -83,6 +83,7 @@ def train_segmenter(
     from dpe.evaluation.plots import draw_training_curve
     from dpe.text.text_file import ParallelText
     from dpe.text.vocabulary import Vocabulary
+    from dpe.training.curve import CURVE, read_curve
     from dpe.training.presets import SEGMENTER_PRESETS
     from dpe.training.processes import join_processes, leave_processes
     from dpe.training.segmenter_training import SegmenterSettings
@@ -119,5 +120,5 @@ def train_segmenter(
         save_seconds=60 * save_minutes,
     )
     if processes.first:
-        draw_training_curve(out / "training.jsonl", out / "training.png")
+        draw_training_curve(read_curve(out / CURVE), out / "training.png")
     leave_processes(processes)

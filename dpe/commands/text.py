@@ -164,6 +164,8 @@ def encode(
         raise UserError("--dropout is for --method bpe-dropout.")
     if alpha is not None and method != "unigram":
         raise UserError("--alpha is for --method unigram.")
+    if nbest != -1 and alpha is None:
+        raise UserError("--nbest says what --alpha samples among; give --alpha too.")
     vocabulary = Vocabulary.load(vocab)
     dropout = DROPOUT if dropout is None else dropout
     segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest)

@@ -251,5 +251,6 @@ def export(
 
 def _draw_curve(out: Path) -> None:
     from dpe.evaluation.plots import draw_training_curve
+    from dpe.training.curve import CURVE, read_curve
 
-    draw_training_curve(out / "training.jsonl", out / "training.png")
+    draw_training_curve(read_curve(out / CURVE), out / "training.png")

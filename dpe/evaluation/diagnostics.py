@@ -9,6 +9,7 @@ of letters and marks.
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ def diagnose(
     takes. Every token of a gold word counts for the calibration, so frequent words weigh more.
     """
     entropies: defaultdict[str, list[float]] = defaultdict(list)
-    positions: list[tuple[float, bool]] = []
+    probability, is_gold = array("d"), array("b")  # at every position of the words of the gold
     tokens: Counter[str] = Counter()
     for line in lines:
         for word in line:
@@ -118,8 +119,9 @@ def diagnose(
             for run, probabilities in runs:
                 cuts = gold_cuts(run, gold) if gold else None
                 if cuts is not None:
-                    positions += [(p, at in cuts) for at, p in enumerate(probabilities, start=1)]
-    bins = calibrate(positions)
+                    probability.extend(probabilities)
+                    is_gold.extend(at in cuts for at in range(1, len(probabilities) + 1))
+    bins = calibrate(zip(probability, map(bool, is_gold), strict=True))
     return Diagnostics(
         tokens=tokens.total(),
         entropy=_entropy_bands(entropies, tokens if train_counts is None else train_counts),
@@ -128,20 +130,25 @@ def diagnose(
     )
 
 
-def calibrate(positions: Iterable[tuple[float, bool]], bins: int = CALIBRATION_BINS) -> list[CalibrationBin]:
+def calibrate(positions: Iterable[tuple[float, bool]]) -> list[CalibrationBin]:
     """Positions (probability, whether true) in bins of equal width; a bin that is empty is left out."""
-    members: defaultdict[int, list[tuple[float, bool]]] = defaultdict(list)
+    bins, counts = CALIBRATION_BINS, Counter[int]()
+    sums: defaultdict[int, float] = defaultdict(float)
+    trues = Counter[int]()
     for probability, is_true in positions:
-        members[min(int(probability * bins), bins - 1)].append((probability, is_true))
+        number = min(int(probability * bins), bins - 1)
+        counts[number] += 1
+        sums[number] += probability
+        trues[number] += is_true
     return [
         CalibrationBin(
             lowest=number / bins,
             highest=(number + 1) / bins,
-            positions=len(found),
-            mean_probability=fmean(probability for probability, _ in found),
-            gold_share=fmean(is_true for _, is_true in found),
+            positions=count,
+            mean_probability=sums[number] / count,
+            gold_share=trues[number] / count,
         )
-        for number, found in sorted(members.items())
+        for number, count in sorted(counts.items())
     ]
 
 

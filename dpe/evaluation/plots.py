@@ -6,7 +6,6 @@ Most functions take numbers and a path without suffix, and write a PNG and an SV
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +32,8 @@ class TrainingCurve:
     rough: bool = False
 
 
-def draw_training_curve(curve: Path, picture: Path) -> None:
+def draw_training_curve(records: Sequence[Mapping[str, Any]], picture: Path) -> None:
     """Bits per character (or token) against the step, in training and on the development text."""
-    records: list[dict[str, Any]] = [json.loads(line) for line in curve.read_text().splitlines()]
     figure, axes = _new_figure(xlabel="step", ylabel="bits")
     for key, colour, marker in (("train_bits", BLUE, "."), ("dev_bits", ORANGE, "o")):
         points = [(record["step"], record[key]) for record in records if key in record]

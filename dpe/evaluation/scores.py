@@ -132,8 +132,8 @@ def dev_bleu(detokenize: Callable[[str], str] = str) -> Callable[[Sequence[str],
     """BLEU of development translations, by which epochs are chosen; tokenising is undone on both sides."""
 
     def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-        undone = Translation("dev", list(map(detokenize, hypotheses)))
-        return score(undone, list(map(detokenize, references))).bleu
+        undone = [list(map(detokenize, lines)) for lines in (hypotheses, references)]
+        return float(BLEU().corpus_score(undone[0], [undone[1]]).score)
 
     return bleu
 

@@ -96,8 +96,6 @@ def _check(question: Question, segmenter: Segmenter) -> None:
         _refuse_long(side, text)
         if "\n" in text or "\r" in text:
             raise UserError(f"The {side} has a line break; give one line.")
-        if any("\ud800" <= character <= "\udfff" for character in text):  # JSON can hold such
-            raise UserError(f"The {side} has half of a surrogate pair, which is no text; mend it.")
         marked = segmenter.vocabulary.normalize(text)
         _refuse_long(f"normalised {side}", marked[1:])
         if not marked.strip("\u2581 "):

@@ -37,10 +37,10 @@ class WordEdges:
     left_out: int
 
 
-def sentence_edges(batch: ScoredBatch, *, most_others: int = MOST_OTHERS) -> list[WordEdges]:
+def sentence_edges(batch: ScoredBatch) -> list[WordEdges]:
     """The edges of the words of a batch's only sentence, in the order of the words.
 
-    All edges on the best path are there, and of the others the `most_others` most probable of the sentence,
+    All edges on the best path are there, and of the others the MOST_OTHERS most probable of the sentence,
     so that a word of a thousand characters stays small enough to be drawn.
     """
     (example,) = batch.examples
@@ -48,7 +48,7 @@ def sentence_edges(batch: ScoredBatch, *, most_others: int = MOST_OTHERS) -> lis
     for bucket, (scores, lengths) in zip(batch.lattice.buckets, batch.edges(), strict=True):
         for row, edge in _bucket_edges(bucket, scores, lengths):
             by_word[int(bucket.words[row])].append(edge)
-    dropped = _least_probable(by_word, most_others)
+    dropped = _least_probable(by_word)
     kept = [[e for e in edges if (word, e) not in dropped] for word, edges in enumerate(by_word)]
     return [WordEdges(own, len(all_) - len(own)) for own, all_ in zip(kept, by_word, strict=True)]
 
@@ -72,7 +72,7 @@ def _is_step(boundaries: NDArray[np.bool_], start: int, end: int) -> bool:
     return bool(boundaries[start] and boundaries[end] and not boundaries[start + 1 : end].any())
 
 
-def _least_probable(by_word: list[list[ScoredEdge]], most_others: int) -> set[tuple[int, ScoredEdge]]:
+def _least_probable(by_word: list[list[ScoredEdge]]) -> set[tuple[int, ScoredEdge]]:
     """The edges off the best path, with their words, that are too many."""
     others = [(word, e) for word, edges in enumerate(by_word) for e in edges if not e.on_best_path]
-    return set(sorted(others, key=lambda other: -other[1].probability)[most_others:])
+    return set(sorted(others, key=lambda other: -other[1].probability)[MOST_OTHERS:])

@@ -8,7 +8,6 @@ who computes it. A window is written when it is complete.
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +23,7 @@ from dpe.errors import UserError
 from dpe.inference.line_answers import Answers, Lines
 from dpe.inference.resumable_output import Record, ResumableOutput, StreamOutput
 from dpe.inference.workers import ordered_results
+from dpe.machine import cores
 from dpe.model.batch_order import epoch_batches
 from dpe.progress import Clock, Progress
 from dpe.text.corpus import Pair, read_lines, read_pairs, read_tsv
@@ -76,13 +76,12 @@ class _Window:
 
 @dataclass(frozen=True)
 class CorpusRun:
-    """How a corpus is worked through; nothing here but `batch_characters` can change a byte of the result."""
+    """How a corpus is worked through; of all this only `batch_characters` can change a byte of the result."""
 
     make: Callable[[], Answerer]  # called once in each worker
     workers: int | None  # None: one per core, but this process alone for a short text
     batch_characters: int
     progress: Progress
-    window: int = WINDOW
 
     def write(
         self, text: CorpusText, out: Path | None, configuration: Mapping[str, Any], *, force: bool
@@ -90,7 +89,7 @@ class CorpusRun:
         """Answer for every line of a text into a file, or go on with it; returns what it holds."""
         total = text.count()
         with _one_thread(), closing(_open_output(out, configuration, force=force)) as output:
-            reader = _Reader(text.pairs(), self.window)
+            reader = _Reader(text.pairs())
             reader.skip(output.record, out)
             if output.record.finished:
                 self.progress.say(f"{out} is finished already")
@@ -149,7 +148,7 @@ class CorpusRun:
 
         budget = (self.batch_characters, self.batch_characters)
         batches = epoch_batches(
-            len(window.pairs), int, size, budget=budget, seed=0, epoch=0, window=self.window, shuffle=False
+            len(window.pairs), int, size, budget=budget, seed=0, epoch=0, window=WINDOW, shuffle=False
         )
         return list(batches)[::-1]
 
@@ -157,15 +156,14 @@ class CorpusRun:
 class _Reader:
     """Pairs in windows, with a fingerprint of everything read so far."""
 
-    def __init__(self, pairs: Iterator[Pair], window: int) -> None:
+    def __init__(self, pairs: Iterator[Pair]) -> None:
         self.line = 0
         self._pairs = pairs
-        self._window = window
         self._text = hashlib.sha256()
 
     def skip(self, record: Record, out: Path | None) -> None:
         """Pass over the lines that a record already answers for; they must be the same."""
-        while self.line < record.lines and self._next(min(self._window, record.lines - self.line)):
+        while self.line < record.lines and self._next(min(WINDOW, record.lines - self.line)):
             pass
         is_same = self.line == record.lines and (not self.line or self._text.hexdigest() == record.text)
         if record.finished and is_same:
@@ -177,7 +175,7 @@ class _Reader:
             )
 
     def windows(self) -> Iterator[_Window]:
-        while pairs := self._next(self._window):
+        while pairs := self._next(WINDOW):
             first = self.line - len(pairs)
             yield _Window(first, pairs, self._text.hexdigest(), len(pairs), [""] * len(pairs))
 
@@ -217,6 +215,4 @@ def _one_thread() -> Iterator[None]:
 
 def _default_workers(lines: int | None) -> int:
     """One per core that this process may use."""
-    if lines is not None and lines <= _SHORT_TEXT:
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if lines is not None and lines <= _SHORT_TEXT else cores()

@@ -29,9 +29,8 @@ class PositionScores:
     def __init__(self, model: MixedTransformer, states: Tensor, lattice: LatticeBatch) -> None:
         """States [position, width] of the whole batch, as the lattice counts them."""
         self._model, self._states, self._lattice = model, states, lattice
-        # Sums over a sentence lose digits in float32; mps has nothing else.
-        dtype = torch.float32 if states.device.type == "mps" else torch.float64
-        self.scores = states.new_zeros(len(lattice.edge_positions), dtype=dtype)  # [edge]
+        # Sums over a sentence lose digits in float32.
+        self.scores = states.new_zeros(len(lattice.edge_positions), dtype=torch.float64)  # [edge]
         self.known = states.new_zeros(len(states), dtype=torch.bool)  # [position]
 
     def look_at(self, positions: Tensor) -> None:

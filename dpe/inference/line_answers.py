@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from dpe.errors import UserError
 from dpe.inference.scored_batch import Cut, Drawing, ScoredBatch
 from dpe.inference.segmentation import Posterior, Score, Segmentation, WordPosterior
 from dpe.inference.segmenter import Segmenter
@@ -123,6 +124,8 @@ class LineCutter(_LineReader):
         return batch.sample(self._drawing)
 
     def _plain_lines(self, batch: ScoredBatch) -> list[str]:
+        if self._settings.mode != "best":
+            _refuse_tabs(batch)
         return ["\t".join(map(self._written, cuts)) for cuts in self._cuts(batch)]
 
     def _written(self, cut: Cut) -> str:
@@ -134,6 +137,16 @@ class LineCutter(_LineReader):
         describe = _describe_best if self._settings.mode == "best" else _describe_several
         rows = zip(self._cuts(batch), batch.posterior(), strict=True)
         return [json.dumps(describe(*row), ensure_ascii=False) for row in rows]
+
+
+def _refuse_tabs(batch: ScoredBatch) -> None:
+    """Only a vocabulary that keeps the text as it is leaves a tab in a line."""
+    for example in batch.examples:
+        if "\t" in example.marked:
+            raise UserError(
+                f"Line {example.line + 1} of the target has a tab, which separates the cuts of a line; "
+                "choose --format jsonl."
+            )
 
 
 class LineScorer(_LineReader):

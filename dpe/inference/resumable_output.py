@@ -34,6 +34,7 @@ class Record:
     text: str = ""  # fingerprint of the input lines that these were made from
     totals: Mapping[str, float] = field(default_factory=dict)
     finished: bool = False
+    published: int | None = None  # bytes of the finished file, once it is in its place
 
 
 class ResumableOutput:
@@ -83,6 +84,8 @@ class ResumableOutput:
         if is_packed(self._place):
             with self._partial.open("rb") as plain, whole_packed_files(self._place) as (file,):
                 shutil.copyfileobj(plain, file, 1 << 20)
+            self.record = replace(self.record, published=self._place.stat().st_size)
+            self._save()
             self._partial.unlink()
         else:
             self._partial.replace(self._place)
@@ -123,7 +126,8 @@ class ResumableOutput:
                 )
 
     def _refuse_changed(self, record: Record, *, has_partial: bool) -> None:
-        if not has_partial and not is_packed(self._place) and self._place.stat().st_size != record.bytes:
+        size = record.published if is_packed(self._place) else record.bytes
+        if not has_partial and size is not None and self._place.stat().st_size != size:
             raise UserError(
                 f"{self.path} was changed after it was made; give another --out, or --force to start over."
             )

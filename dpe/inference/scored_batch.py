@@ -99,7 +99,7 @@ class ScoredBatch:
         if isinstance(self._given, PositionScores):
             self._given.look_at_all()
             return self._given.scores
-        return self._given if self._given.device.type == "mps" else self._given.double()
+        return self._given.double()
 
     def best(self) -> list[Cut]:
         """The best cut of every sentence (Alg. 2).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import ctranslate2
 
 from dpe.errors import UserError
 from dpe.inference.ctranslate2_export import LONGEST, export_model, token_names
+from dpe.machine import cores
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
 from dpe.text.files import temporary_cache
@@ -89,7 +91,7 @@ class Translator:
         engine = ctranslate2.Translator(
             str(exported(directory)),
             compute_type="int8" if int8 else "float32",  # its default may choose by itself
-            inter_threads=threads or _cores(),
+            inter_threads=threads or cores(),
             intra_threads=1,
         )
         moses = settings["moses"]
@@ -197,11 +199,6 @@ class Translator:
         return joined
 
 
-def _cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def length_limit(source_pieces: int) -> int:
     """Pieces after which a translation is cut off: twice the source's, that rounded up to a power of two.
 
@@ -246,6 +243,6 @@ def exported(directory: Path) -> Path:
             place = temporary_cache() / place.name
         export_model(load_model(directory), load_vocabulary(directory), place, int8=False)
         for other in place.parent.glob("ctranslate2-*"):
-            if other != place:
+            if other != place and re.fullmatch(r"ctranslate2-[0-9a-f]{16}", other.name):
                 shutil.rmtree(other, ignore_errors=True)
     return place

@@ -68,5 +68,3 @@ class MixedTransformer(nn.Module):
         mask = key_mask(source_lengths, source_ids.shape[1], source_ids.device)
         memory = self.encoder(self.source_embedding(source_ids), mask)
         return self.decoder(embedded, memory, mask)  # type: ignore[no-any-return]
-
-    forward = states  # so that a wrapper such as DistributedDataParallel, which calls forward, works

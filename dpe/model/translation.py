@@ -67,8 +67,6 @@ class TranslationTransformer(nn.Module):
         """Of the next piece after each position, by teacher forcing. # [sentence, position, piece]"""
         return F.linear(self.states(source, source_lengths, target_in), self.embedding.weight)
 
-    forward = logits  # so that a wrapper such as DistributedDataParallel, which calls forward, works
-
     @torch.inference_mode()
     def greedy(self, source: Tensor, source_lengths: Tensor, *, max_length: int) -> list[list[int]]:
         """The most probable piece at every step, until the end symbol or `max_length` pieces (it counts)."""

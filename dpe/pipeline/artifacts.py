@@ -103,6 +103,7 @@ class Artifacts:
         if record is not None and record["signature"] != stage.signature:
             directory.rename(self._aside(stage.name, record["signature"]))
         earlier = self._aside(stage.name, stage.signature)
+        _refuse_other_files(directory)
         if earlier.exists() and read_record(directory) is None:
             directory.parent.mkdir(parents=True, exist_ok=True)
             earlier.rename(directory)
@@ -110,6 +111,7 @@ class Artifacts:
             copy = self._aside(stage.name, "copy")
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(shorter, copy, ignore=shutil.ignore_patterns(RECORD, *_NOT_COPIED))
+            _write_record(copy, {**self._new_record(stage), "finished": False})
             copy.rename(directory)
 
     def _shorter(self, stage: Stage) -> Path | None:
@@ -189,6 +191,15 @@ def _is_whole(directory: Path) -> bool:
     if record is None or not record["finished"]:
         return False
     return all(_size(directory / file) == size for file, size in record["files"].items())
+
+
+def _refuse_other_files(directory: Path) -> None:
+    """A stage writes its record first, so what lies there without one was not made by a run."""
+    if read_record(directory) is None and directory.is_dir() and any(directory.iterdir()):
+        raise UserError(
+            f"{directory} holds files that no run has made, and would be written to; "
+            "give another --out, or move them."
+        )
 
 
 def _size(path: Path) -> int | None:

@@ -81,7 +81,7 @@ class Experiment:
         recipe, texts = self.recipe, self.texts
         return Stage(
             name="corpus",
-            settings=corpus_settings(recipe, recipe.corpus),
+            settings=corpus_settings(recipe),
             needs=(),
             files=corpus_files(recipe),
             make=lambda _: make_corpus(recipe, texts, self.progress),

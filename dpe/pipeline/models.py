@@ -20,7 +20,7 @@ from dpe.recipe.systems import System
 from dpe.text.preparation import Moses
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, SETTINGS, VOCABULARY
-from dpe.training.curve import CURVE
+from dpe.training.curve import CURVE, read_curve
 from dpe.training.position import Position
 from dpe.training.presets import SEGMENTER_PRESETS, TRANSLATOR_PRESETS, Preset
 from dpe.training.processes import Processes, choose_device
@@ -131,7 +131,7 @@ def make_segmenter(
         progress=progress,
         save_seconds=machine.save_seconds,
     )
-    draw_training_curve(directory / CURVE, directory / "training.png")
+    draw_training_curve(read_curve(directory / CURVE), directory / "training.png")
     return _facts(position) | {"dev_bits_per_character": position.kept}
 
 
@@ -170,7 +170,7 @@ def make_translator(
         cuts=segmenter / "cuts" if segmenter else None,
         save_seconds=machine.save_seconds,
     )
-    draw_training_curve(directory / CURVE, directory / "training.png")
+    draw_training_curve(read_curve(directory / CURVE), directory / "training.png")
     return _facts(position) | {"dev_bleu_greedy": -position.kept}
 
 

@@ -47,8 +47,11 @@ def baseline_of(system: str, columns: Sequence[tuple[str, str]]) -> str | None:
 
 
 def _columns(runs: Sequence[Results]) -> list[tuple[str, str]]:
-    """Name and title of every system of any run, in the order in which they come."""
-    return list(dict.fromkeys((system.name, system.title) for run in runs for system in run.systems))
+    """Name and title, or titles, of every system of any run, in the order in which they come."""
+    titles: dict[str, dict[str, None]] = {}
+    for system in (system for run in runs for system in run.systems):
+        titles.setdefault(system.name, {})[system.title] = None
+    return [(name, " or ".join(of_name)) for name, of_name in titles.items()]
 
 
 def _labels(runs: Sequence[Results]) -> list[str]:

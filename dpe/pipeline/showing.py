@@ -28,6 +28,8 @@ class ShownRun:
         self.root = root
         recipe = read_run_recipe(root)
         texts = Texts(root / "corpus", recipe["source"], recipe["target"], recipe["corpus"]["moses"])
+        if "test" not in recipe["cut"]:
+            raise UserError(f"{root} has not cut its test text; run it with --set 'cut=[\"test\"]'.")
         self.gold = texts.gold
         self.normalization = recipe["vocabulary"]["normalization"]
         self.train = texts.prepared_pair("train")

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpe.errors import UserError
 from dpe.progress import Progress
-from dpe.recipe.experiment import CorpusFields, Recipe, Split
+from dpe.recipe.experiment import Recipe, Split
 from dpe.text.corpus import Pair, read_lines, read_pairs, write_lines
 from dpe.text.grammar import GOLD, write_corpus
 from dpe.text.preparation import CleaningRules, Moses, clean
@@ -160,8 +160,9 @@ def make_vocabulary(files: Sequence[Path], settings: VocabularySettings, out: Pa
     return {"pieces": len(learned), "characters": len(learned.characters)}
 
 
-def corpus_settings(recipe: Recipe, fields: CorpusFields) -> dict[str, Any]:
+def corpus_settings(recipe: Recipe) -> dict[str, Any]:
     """What the corpus depends on beside its files, wherever they lie."""
+    fields = recipe.corpus
     return {
         "languages": [recipe.source, recipe.target],
         "builtin_pairs": fields.builtin_pairs,

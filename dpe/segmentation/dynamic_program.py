@@ -171,9 +171,7 @@ def _posterior(edge_scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 def _by_end(edge_scores: Tensor) -> Tensor:
     """Edges grouped by their end. [word, start, span] -> [end, back, word]"""
     words, starts, max_span = edge_scores.shape
-    device = edge_scores.device
-    dtype = torch.float32 if device.type == "mps" else torch.float64  # mps has no float64
-    by_end = torch.full((starts, max_span, words), MINUS_INFINITY, dtype=dtype, device=device)
+    by_end = edge_scores.new_full((starts, max_span, words), MINUS_INFINITY, dtype=torch.float64)
     for span in range(min(starts, max_span)):
         by_end[span:, max_span - 1 - span] = edge_scores[:, : starts - span, span].T
     return by_end

@@ -1,4 +1,4 @@
-"""The clauses of the built-in corpus: noun phrases, subjects, complements and verbs, in both languages."""
+"""The clauses of the built-in corpus: verbs with their subjects and complements, in both languages."""
 
 from __future__ import annotations
 

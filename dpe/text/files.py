@@ -9,6 +9,7 @@ import hashlib
 import io
 import lzma
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -28,6 +29,7 @@ from dpe.errors import UserError
 PACKED_SUFFIXES = (".gz", ".xz")
 _BUFFER = 1 << 16
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}")
 _DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
 
 
@@ -101,6 +103,10 @@ def reading(path: Path | None) -> Iterator[BinaryIO]:
             yield _unpacking(file, path)
         except _DAMAGED as error:
             raise UserError(f"{path}: is damaged or cut short; make or fetch it again.") from error
+        except OSError as error:
+            if error.filename is not None:  # of another file
+                raise
+            raise UserError(f"{path}: cannot be read: {error.strerror}.") from error
 
 
 def is_packed(path: Path) -> bool:
@@ -137,6 +143,13 @@ def require_files(*paths: Path | None) -> None:
             raise UserError("Standard input cannot be read twice, which this needs; save it as a file.")
         if path is not None:
             Stamp.of(path)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove what a kill left of `whole_file`s in a directory where nobody writes now."""
+    for path in directory.iterdir():
+        if _LEFTOVER.fullmatch(path.name) and path.is_file():
+            path.unlink()
 
 
 def refuse_overwriting(out: Path | None, *inputs: Path | None) -> None:
@@ -189,7 +202,7 @@ class _Output:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             path = path.resolve()  # through a link: its target is replaced, the link stays
             path.parent.mkdir(parents=True, exist_ok=True)
-            aside = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}")
+            aside = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}")  # see _LEFTOVER
             return cls(aside.open("xb"), path, aside)
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror}.") from error

@@ -28,7 +28,7 @@ METHODS = ("bpe", "bpe-dropout", "longest-match", "unigram")
 _UNKNOWN_PENALTY = 10.0
 _LARGEST_N_BEST = 512  # SentencePiece's limit
 _LARGEST_ALPHA = 1e6  # already the best cut in all but exact ties, and far from overflow
-_CACHED_WORDS, _LONGEST_CACHED = 1 << 17, 64
+_CACHED_WORDS, _LONGEST_CACHED = 1 << 15, 64  # tens of megabytes
 
 T = TypeVar("T")
 

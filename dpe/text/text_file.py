@@ -103,7 +103,8 @@ class TextFile:
         if self._line_ends is None:
             self._line_ends = _line_ends(self.path, self._plain, self._index)
         if self._descriptor is None:
-            if Stamp.of(self._plain) != self._stamp:
+            # An unpacked text has the state of the packed one in its name; other processes may write it too.
+            if not is_packed(self.path) and Stamp.of(self._plain) != self._stamp:
                 raise self._changed()
             self._descriptor = os.open(self._plain, os.O_RDONLY)
             weakref.finalize(self, os.close, self._descriptor).atexit = False

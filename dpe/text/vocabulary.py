@@ -112,7 +112,8 @@ class Vocabulary:
         """Merge rank of every BPE piece of two or more characters; the smallest is merged first."""
         if self.type != "bpe":
             raise UserError("Merge ranks need a BPE vocabulary; this one is a unigram model.")
-        merged = [p for p in self.ids if len(p) > 1 and p not in set(self.protected)]
+        protected = set(self.protected)
+        merged = [p for p in self.ids if len(p) > 1 and p not in protected]
         order = sorted({self.scores[p] for p in merged}, reverse=True)
         rank_of_score = {score: rank for rank, score in enumerate(order)}
         return {p: rank_of_score[self.scores[p]] for p in merged}
@@ -144,7 +145,7 @@ class Vocabulary:
 
     def normalize(self, line: str) -> str:
         """The marked form of a line; its pieces joined are exactly this."""
-        marked: str = self._processor.normalize(line)
+        marked: str = self._processor.normalize(_checked(line))
         return marked
 
     @cached_property
@@ -155,14 +156,14 @@ class Vocabulary:
         """The model's own cut (BPE, or the best unigram one); neighbouring unknown characters are joined."""
         if self._protected_unigram:
             return self._protected_unigram.n_best(self.normalize(line), self.protected_spans, n=1)[0]
-        pieces: list[str] = self._processor.encode(line, out_type=str)
+        pieces: list[str] = self._processor.encode(_checked(line), out_type=str)
         return pieces
 
     def n_best_encode(self, line: str, *, n: int) -> list[list[str]]:
         """SentencePiece's n best cuts of a unigram model, in order."""
         if self._protected_unigram:
             return self._protected_unigram.n_best(self.normalize(line), self.protected_spans, n=n)
-        cuts: list[list[str]] = self._processor.nbest_encode(line, nbest_size=n, out_type=str)
+        cuts: list[list[str]] = self._processor.nbest_encode(_checked(line), nbest_size=n, out_type=str)
         return cuts
 
     def piece_ids(self, pieces: Iterable[str]) -> list[int]:
@@ -188,6 +189,15 @@ class Vocabulary:
     def decode_ids(self, ids: Iterable[int]) -> str:
         """Plain text of ids, as `pieces_of_ids` writes them."""
         return self.decode(self.pieces_of_ids(ids))
+
+
+def _checked(line: str) -> str:
+    """Refuse what Python takes for a string and SentencePiece does not; no file can hold it."""
+    try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{line[:60]!r} has half of a surrogate pair, which is no text; mend it.") from error
+    return line
 
 
 def split_words(marked: str) -> list[str]:

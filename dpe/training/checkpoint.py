@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from dpe.errors import UserError
 from dpe.text.files import whole_file
 from dpe.text.vocabulary import Vocabulary
+from dpe.training.curve import CURVE
 
 FORMAT = 1
 SETTINGS, VOCABULARY, MODEL, LAST = "settings.json", "vocab.model", "model.safetensors", "last.safetensors"
@@ -37,12 +38,15 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `save_tensors` wrote; a damaged file is refused in one sentence."""
     try:
+        path.open("rb").close()  # safe_open calls everything that it cannot open missing
         with safe_open(path, framework="pt") as file:
             state = json.loads((file.metadata() or {}).get("state", "{}"))
             return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing; the training there did not get as far as saving it.") from error
-    except (SafetensorError, OSError, ValueError) as error:
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}.") from error
+    except (SafetensorError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}); remove {path.parent} and train again.") from error
 
 
@@ -79,12 +83,12 @@ def write_settings(directory: Path, kind: str, settings: Mapping[str, Any], voca
     """Start a model directory, or check that the one that is there was started in the same way."""
     wanted = {"format": FORMAT, "kind": kind, "vocabulary": vocabulary.fingerprint, **settings}
     path = directory / SETTINGS
-    begun = any((directory / name).exists() for name in (LAST, MODEL))
-    if path.exists() and begun:
-        _refuse_other(path, read_settings(directory, kind), json.loads(json.dumps(wanted)))
+    there = read_settings(directory, kind) if path.exists() else None
+    if there is None:
+        _refuse_other_files(directory, vocabulary)
+    elif any((directory / name).exists() for name in (LAST, MODEL)):  # else nothing would be lost
+        _refuse_other(path, there, json.loads(json.dumps(wanted)))
         return
-    if not path.exists():
-        _refuse_other_vocabulary(directory / VOCABULARY, vocabulary)
     vocabulary.save(directory / VOCABULARY)
     with whole_file(path) as file:
         file.write((json.dumps(wanted, indent=2, sort_keys=True) + "\n").encode())
@@ -99,23 +103,28 @@ def read_settings(directory: Path, kind: str) -> dict[str, Any]:
         raise UserError(f"{directory} holds no trained {kind} ({SETTINGS} is missing).") from error
     except NotADirectoryError as error:
         raise UserError(f"{directory} is a file; give the directory of a trained {kind}.") from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}.") from error
+    except ValueError as error:
         raise UserError(f"{path} is damaged ({error}); train again.") from error
-    if not isinstance(settings, dict):
-        raise UserError(f"{path} is damaged; train again.")
-    if settings.get("kind") != kind:
-        raise UserError(f"{directory} holds a {settings.get('kind')}, not a {kind}.")
-    if settings.get("format") != FORMAT:
+    if not isinstance(settings, dict) or not {"kind", "format", "network", "vocabulary"} <= settings.keys():
+        raise UserError(f"{path} is not of a model that dpe trained.")
+    if settings["kind"] != kind:
+        raise UserError(f"{directory} holds a {settings['kind']}, not a {kind}.")
+    if settings["format"] != FORMAT:
         raise UserError(
-            f"{path} has format {settings.get('format')}, and this version of dpe reads format {FORMAT}."
+            f"{path} has format {settings['format']}, and this version of dpe reads format {FORMAT}."
         )
     return settings
 
 
-def _refuse_other_vocabulary(path: Path, vocabulary: Vocabulary) -> None:
-    """A vocabulary that is there without a model is somebody's own file."""
+def _refuse_other_files(directory: Path, vocabulary: Vocabulary) -> None:
+    """What is there under our names without a model is somebody's own."""
+    path = directory / VOCABULARY
     if path.exists() and Vocabulary.load(path).fingerprint != vocabulary.fingerprint:
         raise UserError(f"{path} is another vocabulary than the one given; give another --out.")
+    if (directory / CURVE).exists():
+        raise UserError(f"{directory / CURVE} is there without a model; give another --out.")
 
 
 def _refuse_other(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dpe.errors import UserError
 from dpe.text.files import whole_text_file
 
 CURVE = "training.jsonl"
@@ -40,5 +41,8 @@ class Curve:
     def add(self, record: Mapping[str, Any]) -> None:
         self.records += 1
         if self._active:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+            try:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+            except OSError as error:
+                raise UserError(f"{self._path}: cannot be written: {error.strerror}.") from error

@@ -23,7 +23,7 @@ class Position:
     step: int = 0  # updates in all
     best: float = float("inf")  # best score of an epoch so far; lower is better
     at_end: float = float("inf")  # best of what was tried only at the end
-    worse_epochs: int = 0  # epochs since then
+    worse_epochs: int = 0  # epochs since the best one
     averaged_at: int = -1  # step at which the average was last tried
     seconds: float = 0.0
     records: int = 0  # of the curve

@@ -84,11 +84,15 @@ class SegmenterTask:
     def _load(self, number: int, epoch: int) -> MixedExample | None:
         """A line with its source cut for this epoch; None, and counted, when it is too long."""
         source, target = self.data.train[number]
-        if max(len(target), len(source or "")) > self.data.max_characters:
+        if max(map(self._length, (target, source or ""))) > self.data.max_characters:
             self._too_long.add(number)
             return None
         pieces = None if source is None else self.data.cut_source.cut(source, Draw(self._seed, epoch, number))
         return mixed_example(self.data.vocabulary, number, pieces, target)
+
+    def _length(self, text: str) -> int:
+        """Characters as the model counts them; normalising may make many of one."""
+        return len(self.data.vocabulary.normalize(text)) - 1
 
     @property
     def left_out(self) -> str:

@@ -13,7 +13,7 @@ from dpe.progress import Progress
 from dpe.text.segmenters import BpeDropout, CountSegmenter, OwnCut
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.checkpoint import write_settings
+from dpe.training.model_directory import model_directory, refuse_empty
 from dpe.training.position import Position
 from dpe.training.processes import Processes
 from dpe.training.segmenter_task import SegmenterData, SegmenterTask, build_mixed
@@ -46,13 +46,9 @@ def train_segmenter(
     save_seconds: float = 300.0,
 ) -> Position:
     """Train, or go on training, the segmenter in `out`."""
-    _refuse_empty(train, dev)
+    refuse_empty(train, dev)
     cut_source = source_segmenter(vocabulary, settings.source_dropout)
     described = asdict(settings) | {"data": {"train": train.describe(), "dev": dev.describe()}}
-    if processes.first:
-        out.mkdir(parents=True, exist_ok=True)
-        write_settings(out, "segmenter", described, vocabulary)
-    processes.wait()
     data = SegmenterData(
         vocabulary=vocabulary,
         train=train,
@@ -61,18 +57,18 @@ def train_segmenter(
         cut_dev_source=OwnCut(vocabulary),
         max_characters=settings.max_characters,
     )
-    torch.manual_seed(settings.training.seed)
-    model = build_mixed(settings.network, vocabulary, source=settings.source)
-    task = SegmenterTask(model, data, batch=settings.batch, seed=settings.training.seed)
-    return Trainer(
-        task,
-        settings.training,
-        stopping,
-        out,
-        processes=processes,
-        progress=progress,
-        save_seconds=save_seconds,
-    ).train()
+    with model_directory(out, "segmenter", described, vocabulary, processes):
+        torch.manual_seed(settings.training.seed)
+        model = build_mixed(settings.network, vocabulary, source=settings.source)
+        return Trainer(
+            SegmenterTask(model, data, batch=settings.batch, seed=settings.training.seed),
+            settings.training,
+            stopping,
+            out,
+            processes=processes,
+            progress=progress,
+            save_seconds=save_seconds,
+        ).train()
 
 
 def source_segmenter(vocabulary: Vocabulary, dropout: float) -> CountSegmenter:
@@ -83,9 +79,3 @@ def source_segmenter(vocabulary: Vocabulary, dropout: float) -> CountSegmenter:
             "(--source-dropout 0, in a recipe segmenter.source_dropout = 0)."
         )
     return BpeDropout(vocabulary, dropout=dropout) if dropout > 0 else OwnCut(vocabulary)
-
-
-def _refuse_empty(train: ParallelText, dev: ParallelText) -> None:
-    for name, text in (("training", train), ("development", dev)):
-        if len(text) == 0:
-            raise UserError(f"The {name} text has no lines; give files with text.")

@@ -137,7 +137,7 @@ class SegmenterTargets:
         return self._directory / f"{key[:16]}.epoch-{cutting.epoch:03}.pieces.gz"
 
     def _cutting_of(self, epoch: int) -> Cutting:
-        return replace(self._cutting, epoch=epoch if self._cutting.is_random else 0)
+        return replace(self._cutting, epoch=epoch) if self._cutting.is_random else Cutting()
 
     def _make(self, path: Path, epoch: int) -> None:
         if not self._processes.first:

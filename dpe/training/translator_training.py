@@ -16,7 +16,7 @@ from dpe.segmentation.temperature import check_temperature
 from dpe.text.segmenters import CountSegmenter, OwnCut, make_segmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.checkpoint import write_settings
+from dpe.training.model_directory import model_directory, refuse_empty
 from dpe.training.position import Position
 from dpe.training.processes import Processes
 from dpe.training.settings import Stopping, TrainingSettings
@@ -73,11 +73,9 @@ def train_translator(
     several translators may share.
     """
     check_settings(settings, cutter, vocabulary)
-    _refuse_empty(train, dev)
-    if processes.first:
-        out.mkdir(parents=True, exist_ok=True)
-        write_settings(out, "translator", _described(settings, train, dev, cutter), vocabulary)
-    processes.wait()
+    refuse_empty(train, dev)
+    if train.source is None or dev.source is None:
+        raise UserError("A translator needs a source side, of the training and of the development text.")
     targets: EpochTargets
     if cutter is None:
         segmenter = count_segmenter(settings.target_method, settings, vocabulary)
@@ -92,16 +90,17 @@ def train_translator(
             processes=processes,
             progress=progress,
         )
-    task = _task(vocabulary, train, dev, targets, settings=settings, bleu=bleu)
-    return Trainer(
-        task,
-        settings.training,
-        stopping,
-        out,
-        processes=processes,
-        progress=progress,
-        save_seconds=save_seconds,
-    ).train()
+    described = _described(settings, train, dev, cutter)
+    with model_directory(out, "translator", described, vocabulary, processes):
+        return Trainer(
+            _task(vocabulary, train, dev, targets, settings=settings, bleu=bleu),
+            settings.training,
+            stopping,
+            out,
+            processes=processes,
+            progress=progress,
+            save_seconds=save_seconds,
+        ).train()
 
 
 def _task(
@@ -191,11 +190,3 @@ def _described(
     """What `settings.json` holds: enough to notice that something else is given when training goes on."""
     data = {"train": train.describe(), "dev": dev.describe()}
     return asdict(settings) | {"data": data, "segmenter": None if cutter is None else cutter.fingerprint}
-
-
-def _refuse_empty(train: ParallelText, dev: ParallelText) -> None:
-    for name, text in (("training", train), ("development", dev)):
-        if len(text) == 0:
-            raise UserError(f"The {name} text has no lines; give files with text.")
-        if text.source is None:
-            raise UserError(f"The {name} text has no source side, and a translator needs one.")

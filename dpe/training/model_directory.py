@@ -1,0 +1,58 @@
+"""The directory of a model while it is trained: one training's own, and one process's at a time."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from dpe.errors import UserError
+from dpe.text.files import remove_leftovers
+from dpe.text.text_file import ParallelText
+from dpe.text.vocabulary import Vocabulary
+from dpe.training.checkpoint import write_settings
+from dpe.training.processes import Processes
+
+_LOCK = Path("cache", "training.lock")
+
+
+@contextmanager
+def model_directory(
+    directory: Path, kind: str, settings: Mapping[str, Any], vocabulary: Vocabulary, processes: Processes
+) -> Iterator[None]:
+    """Begin a directory, or check that what is there was begun in the same way; others keep out of it."""
+    with ExitStack() as stack:
+        if processes.first:
+            stack.enter_context(_alone(directory))
+            write_settings(directory, kind, settings, vocabulary)
+            remove_leftovers(directory)
+        processes.wait()
+        yield
+
+
+def refuse_empty(train: ParallelText, dev: ParallelText) -> None:
+    """There must be something to learn from, and something to choose by."""
+    for name, text in (("training", train), ("development", dev)):
+        if len(text) == 0:
+            raise UserError(f"The {name} text has no lines; give files with text.")
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """A POSIX record lock: it goes with the process, however that ends, and workers do not inherit it."""
+    try:
+        path = directory / _LOCK
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+b")
+    except OSError as error:
+        raise UserError(f"{directory}: cannot be written: {error.strerror}.") from error
+    with file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(
+                f"{directory}: another process is training there; wait for that one to end."
+            ) from error
+        yield
