@@ -19,10 +19,11 @@ from segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 from dpe import Segmenter, UserError
 from dpe.commands.explore import address, listen, names_of
-from dpe.explorer.answers import Explorer, by_word
+from dpe.explorer.answers import Explorer
 from dpe.explorer.lattices import MOST_OTHERS
 from dpe.explorer.messages import LARGEST_N_BEST, LONGEST_TEXT
 from dpe.explorer.server import LONGEST_REQUEST, is_own_name, make_app
+from dpe.inference.segmentation import pieces_by_word
 from dpe.text.corpus import Pair
 from dpe.text.segmenters import BpeDropout, Draw
 
@@ -303,7 +304,7 @@ def test_by_word_parts_pieces_at_the_words(words: list[str], data: st.DataObject
     places = sorted(data.draw(st.sets(st.integers(1, max(1, len(text) - 1)))))
     ends = [place for place in places if place < len(text)]
     pieces = [text[a:b] for a, b in itertools.pairwise([0, *ends, len(text)]) if a < b]
-    parted = by_word(words, pieces)
+    parted = pieces_by_word(words, pieces)
     assert ["".join(parts) for parts in parted] == words
     borders = set(itertools.accumulate(map(len, words))) | set(ends)
     assert list(itertools.accumulate(len(part) for parts in parted for part in parts)) == sorted(borders)

@@ -16,6 +16,7 @@ import pytest
 from dpe.errors import UserError
 from dpe.pipeline.artifacts import Artifacts, Stage, State
 from dpe.pipeline.locks import shared_run, stage_lock
+from dpe.pipeline.run import _refuse_other_files
 from dpe.pipeline.running import describe, in_order, run_stages
 from dpe.progress import QUIET, Progress
 
@@ -254,6 +255,7 @@ def test_two_processes_share_the_stages(tmp_path: Path) -> None:
 import time
 from pathlib import Path
 from dpe.pipeline.artifacts import Artifacts, Stage
+from dpe.pipeline.run import _refuse_other_files
 from dpe.pipeline.running import run_stages
 from dpe.progress import QUIET, Progress
 def make(name):
@@ -273,3 +275,11 @@ run_stages([first, *rest], Artifacts(Path({str(tmp_path / "run")!r})), Progress(
     lines = log.read_text().split()
     assert lines[0] == "first"
     assert sorted(lines) == ["first", "s0", "s1", "s2", "s3"]
+
+
+def test_results_of_others_in_a_new_run_directory_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(UserError, match=r"results\.json is there and of no run"):
+        _refuse_other_files(tmp_path)
+    (tmp_path / "plan.json").write_text("{}")
+    _refuse_other_files(tmp_path)

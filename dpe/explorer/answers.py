@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from threading import Lock
@@ -23,7 +22,7 @@ from dpe.explorer.messages import (
 )
 from dpe.inference import scored_batch
 from dpe.inference.scored_batch import ScoredBatch
-from dpe.inference.segmentation import Posterior, Segmentation, WordPosterior, piece_offsets
+from dpe.inference.segmentation import Posterior, pieces_by_word, posterior_probability
 from dpe.inference.segmenter import Segmenter
 from dpe.text.corpus import Pair
 from dpe.text.segmenters import Draw
@@ -126,7 +125,7 @@ def _describe(
     return Answer(
         segmenter=name,
         normalized=posterior.text,
-        source_words=None if source is None else by_word(split_words("".join(source)), source),
+        source_words=None if source is None else pieces_by_word(split_words("".join(source)), source),
         source_dropout=question.source_dropout,
         draw=question.draw,
         own_cut_method="BPE" if vocabulary.type == "bpe" else "unigram",
@@ -140,8 +139,8 @@ def _describe(
 
 
 def _cut(cut: scored_batch.Cut, posterior: Posterior) -> Cut:
-    words = by_word([word.word for word in posterior.words], cut.pieces)
-    probability = Segmentation(cut.pieces, (), cut.score, posterior.log_partition).probability
+    words = pieces_by_word([word.word for word in posterior.words], cut.pieces)
+    probability = posterior_probability(cut.score, posterior.log_partition)
     return Cut(words=words, probability=probability, score=cut.score)
 
 
@@ -153,8 +152,8 @@ def _words(
     columns = (
         posterior.words,
         accumulate(map(len, texts[:-1]), initial=0),
-        by_word(texts, best.pieces),
-        by_word(texts, own_cut),
+        pieces_by_word(texts, best.pieces),
+        pieces_by_word(texts, own_cut),
         best.word_scores,
         sentence_edges(batch),
     )
@@ -163,7 +162,7 @@ def _words(
             word=word.word,
             offset=offset,
             best=pieces,
-            best_probability=_probability(score, word),
+            best_probability=posterior_probability(score, word.log_partition),
             own_cut=own,
             differs=pieces != own,
             boundaries=list(word.boundaries),
@@ -188,22 +187,3 @@ def _edges(word: str, found: WordEdges, vocabulary: Vocabulary) -> list[Edge]:
         )
         for edge in found.edges
     ]
-
-
-def _probability(score: float, word: WordPosterior) -> float:
-    return math.exp(min(score - word.log_partition, 0.0))  # rounding must not lead above 1
-
-
-def by_word(words: Sequence[str], pieces: Sequence[str]) -> list[list[str]]:
-    """The pieces of each word. A run of unknown characters may reach over words, and is parted there."""
-    text, offsets, first = "".join(words), piece_offsets(tuple(pieces)), 0
-    result: list[list[str]] = []
-    for begin, end in piece_offsets(tuple(words)):
-        parts = []
-        while first < len(offsets) and offsets[first][0] < end:
-            parts.append(text[max(offsets[first][0], begin) : min(offsets[first][1], end)])
-            if offsets[first][1] > end:
-                break
-            first += 1
-        result.append(parts)
-    return result

@@ -16,7 +16,6 @@ list under "cuts", and a word has no pieces, score and probability.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -27,7 +26,14 @@ import torch
 
 from dpe.errors import UserError
 from dpe.inference.scored_batch import Cut, Drawing, ScoredBatch
-from dpe.inference.segmentation import Posterior, Score, Segmentation, WordPosterior
+from dpe.inference.segmentation import (
+    Posterior,
+    Score,
+    WordPosterior,
+    piece_offsets,
+    pieces_by_word,
+    posterior_probability,
+)
 from dpe.inference.segmenter import Segmenter
 from dpe.model.batching import MixedExample
 from dpe.text.corpus import Pair
@@ -170,25 +176,12 @@ def _describe_best(cuts: list[Cut], posterior: Posterior) -> dict[str, Any]:
     """A sentence with its best cut, whole and word by word."""
     (cut,) = cuts
     described = _describe_cut(cut, posterior) | _describe_posterior(posterior)
-    pieces = _pieces_of_words(posterior, described["offsets"])
+    pieces = pieces_by_word([word.word for word in posterior.words], cut.pieces)
     rows = zip(posterior.words, described["words"], pieces, cut.word_scores, strict=True)
     for word, about, about["pieces"], score in rows:
-        probability = math.exp(min(score - word.log_partition, 0.0))
+        probability = posterior_probability(score, word.log_partition)
         about.update(_shortened({"score": score, "probability": probability}))
     return described
-
-
-def _pieces_of_words(posterior: Posterior, offsets: Sequence[tuple[int, int]]) -> list[list[str]]:
-    """The pieces word by word; only a run of unknown characters can reach over the border of a word."""
-    found: list[list[str]] = [[] for _ in posterior.words]
-    ends, word = list(accumulate(len(word.word) for word in posterior.words)), 0
-    for begin, end in offsets:
-        start = begin
-        while start < end:
-            stop = min(end, ends[word])
-            found[word].append(posterior.text[start:stop])
-            start, word = stop, word + (stop == ends[word])
-    return found
 
 
 def _describe_several(cuts: list[Cut], posterior: Posterior) -> dict[str, Any]:
@@ -197,9 +190,9 @@ def _describe_several(cuts: list[Cut], posterior: Posterior) -> dict[str, Any]:
 
 
 def _describe_cut(cut: Cut, posterior: Posterior) -> dict[str, Any]:
-    whole = Segmentation(cut.pieces, (), cut.score, posterior.log_partition)
-    about = {"score": cut.score, "probability": whole.probability}
-    return {"pieces": cut.pieces, "offsets": whole.offsets} | _shortened(about)
+    probability = posterior_probability(cut.score, posterior.log_partition)
+    about = _shortened({"score": cut.score, "probability": probability})
+    return {"pieces": cut.pieces, "offsets": piece_offsets(cut.pieces)} | about
 
 
 def _describe_posterior(posterior: Posterior | WordPosterior) -> dict[str, Any]:

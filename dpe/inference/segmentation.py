@@ -6,6 +6,7 @@ Every position counts the characters of the *normalised line*, in which each wor
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -29,7 +30,7 @@ class Segmentation:
     @property
     def probability(self) -> float:
         """Posterior probability of this cut; over all cuts of the sentence they sum to 1."""
-        return math.exp(min(self.score - self.log_partition, 0.0))  # rounding must not lead above 1
+        return posterior_probability(self.score, self.log_partition)
 
     @property
     def surfaces(self) -> tuple[str, ...]:
@@ -50,6 +51,26 @@ class Segmentation:
 def piece_offsets(pieces: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
     """Begin and end of each piece in the pieces joined."""
     return tuple(pairwise(accumulate(map(len, pieces), initial=0)))
+
+
+def pieces_by_word(words: Sequence[str], pieces: Sequence[str]) -> list[list[str]]:
+    """The pieces of each word. A run of unknown characters may reach over words, and is parted there."""
+    text, offsets, first = "".join(words), piece_offsets(tuple(pieces)), 0
+    result: list[list[str]] = []
+    for begin, end in piece_offsets(tuple(words)):
+        parts = []
+        while first < len(offsets) and offsets[first][0] < end:
+            parts.append(text[max(offsets[first][0], begin) : min(offsets[first][1], end)])
+            if offsets[first][1] > end:
+                break
+            first += 1
+        result.append(parts)
+    return result
+
+
+def posterior_probability(score: float, log_partition: float) -> float:
+    """Of a cut of a sentence or a word, from its score and the sum over all cuts."""
+    return math.exp(min(score - log_partition, 0.0))  # rounding must not lead above 1
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ def run_experiment(experiment: Experiment, selection: Selection = Selection()) -
     """Make what is not up to date, write the results, and give them as tables: scores, tests, examples."""
     recipe, root = experiment.recipe, experiment.root
     stages = plan(experiment, selection)
+    _refuse_other_files(root)
     with shared_run(root, fixed_settings(experiment)):
         _write_plan(experiment)
         run_stages(stages, Artifacts(root), experiment.progress)
@@ -113,11 +114,18 @@ def whereabouts(root: Path, stages: Sequence[Stage]) -> list[str]:
     ]
 
 
+def _refuse_other_files(root: Path) -> None:
+    """A run writes its plan first, so what has our names in a directory without one is somebody's own."""
+    for name in (RECIPE, RESULTS, TABLE):
+        if (root / name).exists() and not (root / PLAN).exists():
+            raise UserError(f"{root / name} is there and of no run; give another --out.")
+
+
 def _write_plan(experiment: Experiment) -> None:
     """What the results are made of."""
-    write_json(experiment.root / RECIPE, _described(experiment.recipe))
     signatures = {stage.name: stage.signature for stage in plan(experiment)}
     write_json(experiment.root / PLAN, signatures)
+    write_json(experiment.root / RECIPE, _described(experiment.recipe))
 
 
 def _described(recipe: Recipe) -> dict[str, Any]:
