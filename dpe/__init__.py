@@ -18,6 +18,10 @@ __all__ = ["Segmenter", "Translator", "UserError", "__version__"]
 _WHERE = {"Segmenter": "dpe.inference.segmenter", "Translator": "dpe.inference.translator"}
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

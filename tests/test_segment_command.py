@@ -125,15 +125,6 @@ def test_packed_files_and_standard_input_give_the_same(dpe: Dpe) -> None:
     assert not list(Path().glob("*.partial"))
 
 
-def test_a_packed_output_that_was_changed_does_not_count_as_finished(dpe: Dpe) -> None:
-    dpe(*SEGMENT, *TEXT, "--out", "packed.gz")
-    _, err = dpe(*SEGMENT, *TEXT, "--out", "packed.gz")
-    assert "finished already" in err
-    Path("packed.gz").write_bytes(gzip.compress(b"other\n"))
-    _, err = dpe(*SEGMENT, *TEXT, "--out", "packed.gz", code=2)
-    assert "was changed after it was made" in err
-
-
 def test_a_tab_in_the_text_cannot_separate_cuts(dpe: Dpe, tmp_path: Path) -> None:
     settings = VocabularySettings(size=200, normalization="identity")
     vocabulary = learn_vocabulary((side for pair in PAIRS for side in pair), settings)
@@ -299,7 +290,7 @@ def test_a_finished_output_is_kept(dpe: Dpe, tmp_path: Path) -> None:
     assert out.stat().st_mtime_ns == stamp
     for change in (
         ["--mode", "sample"], ["--format", "ids"], ["--seed", "2"], ["--source-dropout", "0.1"],
-        ["--epoch", "3"], ["--temperature", "2"], ["--batch-characters", "99"],
+        ["--epoch", "3"], ["--mode", "n-best"], ["--batch-characters", "99"],
         ["--segmenter", "other"], ["--source", "x.fi"],
     ):  # fmt: skip
         _, err = dpe(*options, *change, code=2)
@@ -350,11 +341,14 @@ def test_an_empty_text_gives_an_empty_output(dpe: Dpe, tmp_path: Path) -> None:
     [
         (["--target", "x.fi"], "give --source"),
         (["--segmenter", "lm", *TEXT], "leave --source out"),
+        (["--segmenter", "lm", "--target", "x.fi", "--source-dropout", "0.1"], "no source dropout"),
         (["--source", "x.en", "--target", "absent"], "absent"),
         (["--source", "x.en", "--target", "short"], "equally many lines"),
         ([*TEXT, "--segmenter", "x.en"], "x.en"),
         ([*TEXT, "--segmenter", "nowhere"], "holds no trained segmenter"),
-        ([*TEXT, "--temperature", "0"], "from 1e-100"),
+        ([*TEXT, "--temperature", "0", "--mode", "sample"], "from 1e-100"),
+        ([*TEXT, "--temperature", "2"], "--mode sample"),
+        (TEXT[:2], "give --target too"),
         ([*TEXT, "--temperature", "inf", "--mode", "sample"], "from 1e-100"),
         ([*TEXT, "--out", "/dev/full"], "No space left"),
         ([*TEXT, "--n", "0"], "--n"),

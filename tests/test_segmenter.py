@@ -151,6 +151,7 @@ def assert_posterior(segmenter: Segmenter, source: str | None, target: str, cuts
         ends = list(itertools.accumulate(map(len, cut)))
         expected[np.array(ends, dtype=int) - 1] += probability
     assert posterior.boundaries == pytest.approx(expected, abs=1e-5)
+    assert max(posterior.boundaries, default=0.0) <= 1.0
     entropy = -sum(p * math.log(p) for p in probabilities.values() if p)
     assert posterior.entropy == pytest.approx(entropy, abs=1e-4)
     assert posterior.text == "".join(word.word for word in posterior.words)

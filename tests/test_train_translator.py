@@ -311,6 +311,7 @@ def test_shares_of_changed_lines_and_words(tmp_path: Path) -> None:
         ({"target_method": "dpe-fixed", "target_sampling": 1.0}, True, "choose target method dpe"),
         ({"target_method": "dpe", "target_sampling": 0.0}, True, "from 1e-100"),
         ({"source_method": "unigram", "target_method": "dpe"}, True, "source method here is unigram"),
+        ({"target_method": "dpe"}, True, "give --source-method bpe-dropout"),
         ({"source_method": "unigram"}, False, "needs a unigram vocabulary"),
         ({"target_method": "unigram"}, False, "needs a unigram vocabulary"),
         ({"label_smoothing": 1.0}, False, "Label smoothing"),

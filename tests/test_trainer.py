@@ -104,6 +104,14 @@ def test_the_best_epoch_comes_back_when_a_training_goes_on(tmp_path: Path) -> No
     assert position.kept == beside["score"]
 
 
+def test_the_epoch_under_way_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    train(tmp_path / "out", steps=UPDATES + 2)
+    assert [(epoch, step) for epoch, step, _ in evaluations(tmp_path / "out")] == [
+        (1, UPDATES),
+        (2, UPDATES + 2),
+    ]
+
+
 def test_a_lost_model_is_told(tmp_path: Path) -> None:
     train(tmp_path / "out", steps=2)
     (tmp_path / "out" / "model.safetensors").unlink()

@@ -115,7 +115,7 @@ def test_a_killed_training_goes_on_and_ends_alike(
     wait_for_step(out, 12)
     process.send_signal(number)
     assert process.wait(timeout=240) == (130 if number == signal.SIGINT else -number)
-    assert "going on from step" in run(command)
+    assert "goes on from step" in run(command)
     assert_same_weights(out / "last.safetensors", finished / "last.safetensors")
     assert_same_weights(out / "model.safetensors", finished / "model.safetensors")
     steps = [record["step"] for record in read_curve(out / "training.jsonl")]

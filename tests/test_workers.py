@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import time
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from dpe.errors import UserError
+from dpe.inference.corpus_run import _Reader
 from dpe.inference.resumable_output import ResumableOutput
 from dpe.inference.workers import ordered_results
+from dpe.text.corpus import Pair
 
 
 def test_an_output_that_another_process_has_just_ended_is_left_alone(
@@ -28,6 +31,26 @@ def test_an_output_that_another_process_has_just_ended_is_left_alone(
         ResumableOutput(out, {}, force=False)
     assert out.read_text() == "one\n"
     assert not (tmp_path / "out.partial").exists()
+
+
+def test_a_packed_output_that_was_changed_does_not_count_as_finished(tmp_path: Path) -> None:
+    out = tmp_path / "out.gz"
+    first = ResumableOutput(out, {}, force=False)
+    first.append(["one"], count=1, text="", totals={})
+    first.finish()
+    first.publish()
+    assert ResumableOutput(out, {}, force=False).record.finished
+    out.write_bytes(gzip.compress(b"other\n"))
+    with pytest.raises(UserError, match="was changed after it was made"):
+        ResumableOutput(out, {}, force=False)
+
+
+@pytest.mark.parametrize(("lines", "is_short"), [(0, True), (1_000, True), (1_001, False)])
+def test_a_short_stream_is_noticed_and_no_line_lost(lines: int, is_short: bool) -> None:
+    reader = _Reader(Pair(None, str(number)) for number in range(lines))
+    assert reader.is_short() is is_short
+    windows = list(reader.windows())
+    assert [pair.target for window in windows for pair in window.pairs] == [str(n) for n in range(lines)]
 
 
 class Kill:

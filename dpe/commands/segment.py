@@ -95,9 +95,9 @@ def segment(
     """Cut a text with a trained segmenter. One line in, one line out.
 
     The result is the same for any number of workers. Killed and started again with the same arguments it
-    goes on where it stopped (`OUT.partial`, `.OUT.dpe.json`); a finished output is not overwritten by another
-    configuration unless --force says so. With --source-dropout 0.05 and --epoch 0, 1, 2... it is the paper's
-    on-the-fly DPE; with 0 its fixed DPE.
+    goes on after the lines that were saved (every 2,000, in `OUT.partial` and `.OUT.dpe.json`); a finished
+    output is not overwritten by another configuration unless --force says so. With --source-dropout 0.05 and
+    --epoch 0, 1, 2... it is the paper's on-the-fly DPE; with 0 its fixed DPE.
 
     A line of more than 2,000 characters is read in windows, each with the 1,000 characters before it (and
     the 2,000 source pieces around the same place); its words are still cut exactly.
@@ -109,6 +109,8 @@ def segment(
 
     if mode == "best" and n is not None:
         raise UserError("There is one best cut; --n is for --mode n-best and sample.")
+    if mode != "sample" and temperature != 1.0:
+        raise UserError("--temperature is for --mode sample.")
     check_temperature(temperature)
     count = {"best": 1, "sample": n or 1, "n-best": n or 5}[mode]
     settings = CutSettings(
@@ -123,7 +125,7 @@ def segment(
         LineCutter,
         segmenter,
         settings,
-        text=_text(segmenter, source, target),
+        text=_text(segmenter, source, target, source_dropout=source_dropout),
         out=out,
         batch_characters=batch_characters,
         workers=workers,
@@ -164,7 +166,7 @@ def score(
         LineScorer,
         segmenter,
         SourceCutting(dropout=source_dropout, seed=seed, epoch=epoch),
-        text=_text(segmenter, source, target),
+        text=_text(segmenter, source, target, source_dropout=source_dropout),
         out=out,
         batch_characters=batch_characters,
         workers=workers,
@@ -179,7 +181,7 @@ def score(
         )
 
 
-def _text(segmenter: Path, source: Path | None, target: Path | None) -> CorpusText:
+def _text(segmenter: Path, source: Path | None, target: Path | None, *, source_dropout: float) -> CorpusText:
     """The text to read; a source must be given if, and only if, the segmenter was trained with one."""
     from dpe.inference.corpus_run import CorpusText
     from dpe.training.checkpoint import read_settings
@@ -189,6 +191,10 @@ def _text(segmenter: Path, source: Path | None, target: Path | None) -> CorpusTe
         raise UserError(f"{segmenter} was trained without a source; leave --source out.")
     if source is None and target is not None and has_source:
         raise UserError(f"{segmenter} was trained with a source; give --source too.")
+    if source is not None and target is None:
+        raise UserError("The target is missing; give --target too, or both sides on standard input.")
+    if source_dropout and not has_source:
+        raise UserError(f"{segmenter} was trained without a source, so there is no source dropout.")
     return CorpusText(source, target, has_source)
 
 

@@ -90,7 +90,9 @@ def train_segmenter(
     from dpe.training.segmenter_training import train_segmenter as train
     from dpe.training.settings import Stopping
 
-    if no_source == (source is not None) or (source is None) != (dev_source is None):
+    if no_source and (source or dev_source):
+        raise UserError("--no-source trains a model of the target alone; leave the source files out.")
+    if not no_source and (source is None or dev_source is None):
         raise UserError("Give --source and --dev-source, or --no-source for a model of the target alone.")
     chosen = SEGMENTER_PRESETS[preset]
     settings = SegmenterSettings(

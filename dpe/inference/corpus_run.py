@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from dpe.progress import Clock, Progress
 from dpe.text.corpus import Pair, read_lines, read_pairs, read_tsv
 from dpe.text.files import is_standard_stream
 
-WINDOW = 4_000  # lines
+WINDOW = 2_000  # lines
 _SHORT_TEXT = 1_000  # lines; starting a worker takes as long as cutting so many
 _WINDOW_CHARACTERS = 4_000_000  # a window of very long lines ends here
 
@@ -102,7 +102,7 @@ class CorpusRun:
         done, totals = output.record.lines, dict(output.record.totals)
         if done:
             self.progress.say(f"going on after {done:,} lines")
-        clock, workers = Clock(total, done=done), self.workers or _default_workers(total)
+        clock, workers = Clock(total, done=done), self.workers or (1 if reader.is_short() else cores())
         with self.progress.live():
             for window in self._answered(reader, clock, workers):
                 for key, value in window.totals.items():
@@ -174,6 +174,12 @@ class _Reader:
                 "give that text, another --out, or --force to start over."
             )
 
+    def is_short(self) -> bool:
+        """Whether so few lines are left that this process alone has them sooner."""
+        ahead = list(islice(self._pairs, _SHORT_TEXT + 1))
+        self._pairs = chain(ahead, self._pairs)
+        return len(ahead) <= _SHORT_TEXT
+
     def windows(self) -> Iterator[_Window]:
         while pairs := self._next(WINDOW):
             first = self.line - len(pairs)
@@ -211,8 +217,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _default_workers(lines: int | None) -> int:
-    """One per core that this process may use."""
-    return 1 if lines is not None and lines <= _SHORT_TEXT else cores()

@@ -222,7 +222,7 @@ class ScoredBatch:
             inside = np.arange(probabilities.shape[1]) < _array(lengths)[:, None]
             words, positions = inside.nonzero()
             result[self._word_begins[_array(bucket.words)[words]] + positions] = probabilities[inside]
-        return result
+        return result.clip(max=1.0)  # rounding must not lead above 1
 
     def _by_word(self, by_bucket: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         """Values of the words of each bucket, in the order of the words. # [word, ...]"""

@@ -17,11 +17,12 @@ METRIC_NAMES: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF2"}
 def paper_tables(
     runs: Sequence[Results], *, metrics: Sequence[Metric] = ("bleu",), text: str = "test"
 ) -> list[Table]:
-    """The scores, then the tests behind the stars (which are on the test text); nothing without scores."""
+    """The scores, then, of the test text, the tests behind the stars; nothing without scores."""
     if not _columns(runs):
         return []
-    tests = _tests_table(runs)
-    return [*(_score_table(runs, metric, text) for metric in metrics), *([tests] if tests.rows else [])]
+    tests = [_tests_table(runs)] if text == "test" else []
+    scores = [_score_table(runs, metric, text) for metric in metrics]
+    return [*scores, *(table for table in tests if table.rows)]
 
 
 def _score_table(runs: Sequence[Results], metric: Metric, text: str) -> Table:
@@ -125,7 +126,8 @@ def _note(runs: Sequence[Results], columns: Sequence[tuple[str, str]], metric: M
     }
     lines = [f"seeds: {' or '.join(map(str, seeds))}"]
     if names:
-        lines.append(f"Δ: {against}; * p < {SIGNIFICANT} by paired bootstrap")
+        star = f"; * p < {SIGNIFICANT} by paired bootstrap" if text == "test" else ""
+        lines.append(f"Δ: {against}{star}")
     return "\n".join([*lines, *(f"{METRIC_NAMES[metric]}: {signature}" for signature in sorted(signatures))])
 
 

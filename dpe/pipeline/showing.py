@@ -73,7 +73,7 @@ class ShownRun:
         rows = [
             [
                 name,
-                f"{score.tokens.pieces_per_word:.2f}",
+                f"{score.types.pieces_per_word:.2f}",
                 *(f"{100 * share:.1f}" for share in (score.types.precision, score.types.recall)),
                 f"{100 * score.types.f1:.1f}",
                 f"{100 * score.tokens.f1:.1f}",

@@ -119,7 +119,7 @@ def _describe(hint: Any) -> str:
         return f"one of {', '.join(get_args(hint))}"
     if get_origin(hint) is tuple:
         return f"a list, each of it {_describe(get_args(hint)[0])}"
-    return _WORDS.get(hint, "a table")
+    return "a name or a table" if hint is System else _WORDS.get(hint, "a table")
 
 
 def _system(value: Any, label: str, key: str) -> System:

@@ -100,7 +100,8 @@ def read_settings(directory: Path, kind: str) -> dict[str, Any]:
     try:
         settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UserError(f"{directory} holds no trained {kind} ({SETTINGS} is missing).") from error
+        lack = f"{SETTINGS} is missing" if directory.exists() else "there is no such directory"
+        raise UserError(f"{directory} holds no trained {kind} ({lack}).") from error
     except NotADirectoryError as error:
         raise UserError(f"{directory} is a file; give the directory of a trained {kind}.") from error
     except OSError as error:

@@ -30,6 +30,11 @@ class Position:
     world: int = 1  # processes that made the updates of the epoch under way
 
     @property
+    def current_epoch(self) -> int:
+        """The epoch under way, or the last one where none is; the first is 1."""
+        return self.epoch + (self.updates > 0)
+
+    @property
     def kept(self) -> float:
         """The score of the weights in `model.safetensors`."""
         return min(self.best, self.at_end)

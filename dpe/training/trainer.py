@@ -101,7 +101,8 @@ class Trainer:
         if self.kept.is_lost:
             raise UserError(f"{self.directory} has lost its {MODEL}; remove it to train anew.")
         if self.position.step:
-            self.progress.say(f"going on from step {self.position.step:,} of {self.directory}")
+            state = "is trained already, to" if self._finished() else "goes on from"
+            self.progress.say(f"{self.directory} {state} step {self.position.step:,}")
         if self.processes.device.type == "cpu":
             keep_freed_memory()
         if not self._finished():
@@ -178,8 +179,8 @@ class Trainer:
         nats, units, examples = self.processes.sum_scalars(sums.tolist())
         if not math.isfinite(nats):
             raise UserError(
-                f"The loss of step {position.step + 1} is no number; lower the learning rate. "
-                f"What was saved before is in {self.directory}."
+                f"The loss of step {position.step + 1} is no number; lower the learning rate and train "
+                f"into another directory. {self._saved()}"
             )
         self._step(units)
         position.nats += nats
@@ -187,6 +188,10 @@ class Trainer:
         position.examples += int(examples)
         position.updates += 1
         position.step += 1
+
+    def _saved(self) -> str:
+        kept = self.directory / MODEL
+        return f"The best so far is in {kept}." if kept.exists() else "Nothing was saved before."
 
     def _backward(self, batch: Any, index: int) -> tuple[float, int, int]:
         """Add the gradient of one batch. Its dropout masks depend on where it stands, not on who runs it."""
@@ -269,9 +274,12 @@ class Trainer:
         """A record of the curve, and the same as a line for the user."""
         position = self.position
         seconds = round(time.monotonic() - self._started, 1)
-        self.curve.add({"epoch": position.epoch, "step": position.step, "seconds": seconds, **numbers})
+        record = {"epoch": position.current_epoch, "step": position.step, "seconds": seconds}
+        self.curve.add(record | numbers)
         shown = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items() if name != "score")
-        self.progress.say(f"epoch {position.epoch}, step {position.step:,}, {duration(seconds)}: {shown}")
+        self.progress.say(
+            f"epoch {position.current_epoch}, step {position.step:,}, {duration(seconds)}: {shown}"
+        )
 
     def _show(self, window: Window) -> None:
         """The live line; now and then a record of the curve."""
@@ -279,11 +287,11 @@ class Trainer:
         bits, speed = window.bits(position), window.speed(position)
         left = f", {duration(self._seconds_left())} left" if self._share_done() else ""
         self.progress.update(
-            f"epoch {position.epoch + 1}, step {position.step:,}: {bits:.3f} bits a {self.task.unit}, "
+            f"epoch {position.current_epoch}, step {position.step:,}: {bits:.3f} bits a {self.task.unit}, "
             f"{speed:,.0f} {self.task.unit}s a second{left}"
         )
         if position.step % _STEPS_A_RECORD == 0:
-            record = {"epoch": position.epoch, "step": position.step, "train_bits": bits}
+            record = {"epoch": position.current_epoch, "step": position.step, "train_bits": bits}
             self.curve.add(record | {f"{self.task.unit}s_per_second": round(speed)})
             window.restart(position)
 

@@ -145,11 +145,19 @@ def check_settings(settings: TranslatorSettings, cutter: CorpusCutter | None, vo
             "or choose dpe or dpe-fixed."
         )
     if cutter is not None and cutter.vocabulary_fingerprint != vocabulary.fingerprint:
-        raise UserError("The segmenter was trained with another vocabulary; give the same --vocab.")
+        raise UserError(
+            "The segmenter was trained with another vocabulary; give the vocab.model of its directory."
+        )
     if methods == ("unigram", "dpe"):
         raise UserError(
             "dpe follows BPE dropout of the source, and its source method here is unigram; "
             "choose bpe-dropout or bpe, or dpe-fixed as target method."
+        )
+    is_fixed = settings.target_sampling is None and cutter is not None and cutter.has_source
+    if is_fixed and methods == ("bpe", "dpe"):
+        raise UserError(
+            "dpe cuts the target anew for every dropout of the source, and there is none here; "
+            "give --source-method bpe-dropout, or --target-method dpe-fixed."
         )
     if settings.target_sampling is not None and methods[1] != "dpe":
         raise UserError(
