@@ -24,7 +24,7 @@ from dpe.pipeline.texts import Texts, make_corpus
 from dpe.progress import QUIET, Progress
 from dpe.recipe.reading import read_recipe
 from dpe.text.corpus import read_lines, write_lines
-from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import load_tensors
 
 ROOT = Path(__file__).parents[1]
@@ -142,6 +142,21 @@ def test_a_vocabulary_of_other_text_does_not_depend_on_the_training_text(tmp_pat
     assert learned[0] == learned[1]
     with pytest.raises(UserError, match=r"does not find 1 of them .*absent"):
         experiment(tmp_path, MINUSCULE, *overrides[:1], "vocabulary.text=['absent']").vocabulary("bpe")
+
+
+def test_a_model_of_the_users_own_is_taken(
+    tmp_path: Path, bpe_vocabulary: Vocabulary, unigram_vocabulary: Vocabulary
+) -> None:
+    bpe_vocabulary.save(tmp_path / "own.model")
+    unigram_vocabulary.save(tmp_path / "unigram.model")
+    learned = signatures(experiment(tmp_path))
+    made = experiment(tmp_path, MINUSCULE, f"data='{tmp_path}'", "vocabulary.model='own.model'")
+    assert signatures(made)["vocabularies/bpe"] != learned["vocabularies/bpe"]
+    made.vocabulary("bpe").make(made.root)
+    assert (made.root / "vocab.model").read_bytes() == bpe_vocabulary.content
+    other = experiment(tmp_path, MINUSCULE, f"data='{tmp_path}'", "vocabulary.model='unigram.model'")
+    with pytest.raises(UserError, match="must be BPE"):
+        other.vocabulary("bpe").make(other.root)
 
 
 def test_the_mean_of_the_seeds_is_tested(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The README's commands work as written; here on less text and with less training."""
+"""The commands of the README and the Python of the pages work as written, here on less text."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[1]
 SMALLER = {"--pairs": "300", "--size": "400", "--epochs": "1"}
 
 
-def blocks(language: str) -> list[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def blocks(language: str, page: str = "README.md") -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
 
 
@@ -60,17 +60,19 @@ def test_the_quick_start_works_and_prints_what_is_shown(output: str) -> None:
         assert any(line.startswith(system) for line in output.splitlines())
 
 
-def test_the_python_example_works(output: str, directory: Path) -> None:
-    shown = run([sys.executable, "-c", blocks("python")[0]], directory)
+@pytest.mark.parametrize("page", ["README.md", "docs/usage.md"])
+def test_the_python_example_works(output: str, directory: Path, page: str) -> None:
+    (example,) = blocks("python", page)
+    shown = run([sys.executable, "-c", example], directory)
     assert output
     assert "▁" in shown
     assert len(shown.splitlines()) >= 2
 
 
 def test_links_lead_somewhere() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
-        assert (ROOT / target).exists(), target
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), target
 
 
 def test_make_targets_of_the_readme_exist() -> None:

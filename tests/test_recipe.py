@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 from dpe.errors import UserError
+from dpe.recipe.experiment import Recipe
 from dpe.recipe.reading import nearest, read_recipe
 from dpe.recipe.systems import SYSTEMS, System
 from dpe.recipe.writing import recipe_toml
@@ -205,6 +209,27 @@ def test_a_written_recipe_reads_as_it_was(tmp_path: Path) -> None:
         described = json.loads(json.dumps({k: v for k, v in asdict(recipe).items() if k != "data"}))
         again = read_recipe(write(tmp_path, recipe_toml(described), "again.toml"))
         assert again == recipe
+
+
+def test_the_documentation_has_every_key_with_its_default(tmp_path: Path) -> None:
+    page = (RECIPES.parent / "docs" / "recipes.md").read_text(encoding="utf-8")
+    (block, *_) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    short = GOOD.replace('"de"', '"fi"').replace('"bpe"', '"bpe", "bpe-dropout"').replace("size = 500", "")
+    shown, default = read_recipe(write(tmp_path, block)), read_recipe(write(tmp_path, short))
+    assert dataclasses.replace(shown, corpus=default.corpus) == default
+    assert dataclasses.replace(shown.corpus, train=default.corpus.train) == default.corpus
+    parts = re.split(r"^\[(\w+)\]", block, flags=re.MULTILINE)
+    sections = {"recipe": block, **dict(zip(parts[1::2], parts[2::2], strict=True))}
+    sections["translator"] += sections["segmenter"]  # whose network keys are its own too
+    for name, fields in {"recipe": Recipe, **_sections()}.items():
+        for field in dataclasses.fields(fields):
+            assert re.search(rf"^(# |\[)?{field.name}( = |\])", sections[name], re.MULTILINE), field.name
+    assert all(f"| `{name}` |" in page for name in SYSTEMS)
+
+
+def _sections() -> dict[str, type]:
+    hints = get_type_hints(Recipe)
+    return {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
 
 
 def test_nearest_lists_everything_when_nothing_is_near() -> None:

@@ -57,7 +57,7 @@ class State(Enum):
 
     DONE = "done"
     BEGUN = "begun"
-    CHANGED = "to do again: a setting or an input has changed"
+    CHANGED = "to do: a setting or an input has changed; what is there is kept aside"
     TO_DO = "to do"
 
 

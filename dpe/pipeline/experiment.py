@@ -53,7 +53,9 @@ from dpe.pipeline.texts import (
     corpus_settings,
     make_corpus,
     make_vocabulary,
+    take_vocabulary,
     vocabulary_files,
+    vocabulary_model,
     vocabulary_path,
 )
 from dpe.progress import Progress
@@ -99,6 +101,16 @@ class Experiment:
         return {}
 
     def _vocabulary(self, type: VocabularyType) -> Stage:
+        model = vocabulary_model(self.recipe)
+        if model and type == "bpe":
+            return Stage(
+                name=f"vocabularies/{type}",
+                settings={"model": "the user's own"},
+                needs=(self.corpus,),
+                files=(model,),
+                make=lambda directory: take_vocabulary(model, directory / VOCABULARY),
+                outputs=(VOCABULARY,),
+            )
         fields, outside = self.recipe.vocabulary, vocabulary_files(self.recipe)
         text = outside or self.texts.prepared_pair("train")
         settings = VocabularySettings(

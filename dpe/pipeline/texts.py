@@ -16,7 +16,7 @@ from dpe.text.corpus import Pair, read_lines, read_pairs, write_lines
 from dpe.text.grammar import GOLD, write_corpus
 from dpe.text.preparation import CleaningRules, Moses, clean
 from dpe.text.text_file import ParallelText
-from dpe.text.vocabulary import VocabularySettings, VocabularyType, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, VocabularyType, learn_vocabulary
 
 VOCABULARY = "vocab.model"
 _SEED = 1  # of the built-in corpus, and of the draw of training lines
@@ -85,11 +85,17 @@ def vocabulary_files(recipe: Recipe) -> tuple[Path, ...]:
     return _found(recipe, [Path(recipe.data).expanduser() / name for name in recipe.vocabulary.text])
 
 
+def vocabulary_model(recipe: Recipe) -> Path | None:
+    """The user's own model, if the recipe names one."""
+    model = recipe.vocabulary.model
+    return _found(recipe, [Path(recipe.data).expanduser() / model])[0] if model else None
+
+
 def _found(recipe: Recipe, files: Sequence[Path]) -> tuple[Path, ...]:
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
         raise UserError(
-            f"The recipe {recipe.name} needs {len(files)} text files and does not find {len(missing)} "
+            f"The recipe {recipe.name} needs {len(files)} files and does not find {len(missing)} "
             f"of them ({', '.join(missing)}); put them in place, or say where they are with --set data=DIR."
         )
     return tuple(files)
@@ -158,6 +164,15 @@ def make_vocabulary(files: Sequence[Path], settings: VocabularySettings, out: Pa
     learned = learn_vocabulary(chain.from_iterable(map(read_lines, files)), settings)
     learned.save(out)
     return {"pieces": len(learned), "characters": len(learned.characters)}
+
+
+def take_vocabulary(model: Path, out: Path) -> dict[str, Any]:
+    """Copy a model of the user's, which must be BPE: its merges are dropped."""
+    vocabulary = Vocabulary.load(model)
+    if vocabulary.type != "bpe":
+        raise UserError(f"{model} is a {vocabulary.type} model; vocabulary.model must be BPE.")
+    vocabulary.save(out)
+    return {"pieces": len(vocabulary), "characters": len(vocabulary.characters)}
 
 
 def corpus_settings(recipe: Recipe) -> dict[str, Any]:

@@ -71,6 +71,7 @@ class VocabularyFields:
     normalization: Normalization = "nfkc"
     character_coverage: float = 1.0
     text: tuple[str, ...] = ()  # files below `data` to learn it from instead of the training text
+    model: str = ""  # a BPE model below `data` instead of one that is learned
 
 
 @dataclass(frozen=True, kw_only=True)
