@@ -84,6 +84,8 @@ DEPENDENT = {
     "segmenter.epochs=2": ("segmenters", "segmentations/lm", "segmentations/mixed", "D", "significance/D"),
     "vocabulary.size=160": ("vocabularies", "seg", "translators", "translations", "scores", "significance"),
     "corpus.builtin_pairs=210": ("",),
+    "bleu_tokenize='char'": ("translators", "translations", "scores", "significance"),
+    "bleu_tokenize='13a'": (),
     "name='other'": (),
     "data='elsewhere'": (),
     "examples=7": (),
@@ -197,7 +199,7 @@ def test_a_selection_leaves_the_other_systems_and_their_tests_out(tmp_path: Path
 def test_shipped_recipes_describe_valid_models(path: Path) -> None:
     recipe = read_recipe(path)
     for system in recipe.systems:
-        settings = translator_settings(recipe.translator, system, 1, None)
+        settings = translator_settings(recipe.translator, system, 1, moses=None, bleu_tokenize=None)
         assert settings.uses_segmenter == (system.segmenter is not None)
         if system.segmenter:
             assert segmenter_settings(recipe.segmenter, source=system.segmenter == "mixed").batch > 0

@@ -17,6 +17,7 @@ from dpe.evaluation.score_report import draw_bleu_by_length, evaluate_files, eva
 from dpe.evaluation.scores import (
     Translation,
     bleu_by_length,
+    dev_bleu,
     paired_bootstrap,
     read_reference,
     score,
@@ -61,6 +62,21 @@ def test_scores_and_signatures_are_sacrebleus() -> None:
     wanted = sacrebleu.corpus_bleu([line[: len(line) // 2] for line in REFERENCE], [REFERENCE])
     assert (half.brevity_penalty, half.length_ratio) == (wanted.bp, wanted.sys_len / wanted.ref_len)
     assert half.brevity_penalty < found.brevity_penalty <= 1
+
+
+def test_text_without_blanks_needs_other_tokens() -> None:
+    reference, translation = ["今日は雨が降る"] * 3, Translation("a", ["今日は雪が降る"] * 3)
+    by_blanks, by_characters = (score(translation, reference, tokens) for tokens in ("13a", "char"))
+    assert by_blanks.bleu == 0.0
+    whole = BLEU(tokenize="char").corpus_score(translation.lines, [reference])
+    assert by_characters.bleu == pytest.approx(whole.score)
+    assert by_characters.bleu > 30
+    assert "tok:char" in by_characters.bleu_signature
+    assert dev_bleu(tokenize="char")(translation.lines, reference) == pytest.approx(by_characters.bleu)
+    (bin_,) = bleu_by_length([translation], reference, tokenize="char")
+    assert bin_.bleu["a"] == pytest.approx(by_characters.bleu)
+    test = paired_bootstrap([translation], translation, reference, tokenize="char")[0]
+    assert (test.metric, "tok:char" in test.signature) == ("BLEU", True)
 
 
 def test_mean_and_deviation_of_seeds() -> None:

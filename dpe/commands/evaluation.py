@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dpe.commands.options import AsJson, AsMarkdown, Seed
+from dpe.commands.options import AsJson, AsMarkdown, BleuTokenize, Seed
 from dpe.progress import Progress
 from dpe.text.files import require_files, whole_text_file
 
@@ -56,6 +56,7 @@ def evaluate(
     by_length: Annotated[
         bool, typer.Option("--by-length", help="BLEU by length of the reference too.")
     ] = False,
+    tokenize: BleuTokenize = "13a",
     json: AsJson = False,
     markdown: AsMarkdown = False,
     out: OutDirectory = None,
@@ -69,7 +70,7 @@ def evaluate(
     """
     from dpe.evaluation.score_report import draw_bleu_by_length, evaluate_files, evaluation_tables
 
-    result = evaluate_files(hypothesis, reference, baseline, by_length=by_length)
+    result = evaluate_files(hypothesis, reference, baseline, by_length=by_length, tokenize=tokenize)
     pictures = draw_bleu_by_length(result, out) if out and by_length else []
     tables = evaluation_tables(result)
     _show(context, result, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)

@@ -21,6 +21,11 @@ Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same r
 AsJson = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON instead of tables.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")]
 
+BleuTokenize = Annotated[
+    Literal["13a", "intl", "zh", "char", "none"],
+    typer.Option(help="What BLEU takes for a token, as in sacreBLEU; zh and char for text without blanks."),
+]
+
 # Of both trainings.
 PresetName = Annotated[
     Literal["tiny", "small", "base"],

@@ -12,6 +12,7 @@ from dpe.commands.options import (
     Accumulate,
     Average,
     Bf16,
+    BleuTokenize,
     Device,
     DevTarget,
     Dropout,
@@ -96,6 +97,7 @@ def train_translator(
             help="The text is tokenised by Moses' rules for these languages; translate does it by itself.",
         ),
     ] = None,
+    bleu_tokenize: BleuTokenize = "13a",
     preset: PresetName = "small",
     epochs: Epochs = None,
     steps: Steps = None,
@@ -156,6 +158,7 @@ def train_translator(
         cut_seed=cut_seed,
         max_tokens=max_tokens,
         moses=moses,
+        bleu_tokenize=None if bleu_tokenize == "13a" else bleu_tokenize,
     )
     default_epochs = None if steps is not None else chosen.epochs
     processes = join_processes(device)
@@ -174,7 +177,7 @@ def train_translator(
         stopping=Stopping(epochs=epochs or default_epochs, steps=steps, patience=patience, average=average),
         processes=processes,
         progress=progress,
-        bleu=dev_bleu(Moses(moses[1]).detokenize if moses else str),
+        bleu=dev_bleu(Moses(moses[1]).detokenize if moses else str, bleu_tokenize),
         cutter=cutter,
         cuts=cuts,
         save_seconds=60 * save_minutes,

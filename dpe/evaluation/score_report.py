@@ -9,6 +9,7 @@ from statistics import fmean
 
 from dpe.evaluation.plots import draw_lines
 from dpe.evaluation.scores import (
+    TOKENIZE,
     LengthBin,
     Scores,
     Significance,
@@ -40,20 +41,28 @@ class Evaluation:
 
 
 def evaluate_files(
-    hypotheses: Sequence[Path], reference: Path, baselines: Sequence[Path] = (), *, by_length: bool = False
+    hypotheses: Sequence[Path],
+    reference: Path,
+    baselines: Sequence[Path] = (),
+    *,
+    by_length: bool = False,
+    tokenize: str = TOKENIZE,
 ) -> Evaluation:
     """Score files. Several hypotheses are seeds of one system; each baseline is a system of its own."""
     lines = read_reference(reference)
     outputs = read_translations([*hypotheses, *baselines], lines, reference)
     seeds, others = outputs[: len(hypotheses)], outputs[len(hypotheses) :]
-    scores = [score(one, lines) for one in seeds]
+    scores = [score(one, lines, tokenize) for one in seeds]
+    tests = [paired_bootstrap(seeds, baseline, lines, tokenize=tokenize) for baseline in others]
+    tested = others if len(seeds) > 1 else []
+    means = {one.name: compare_means(seeds, [one], lines, tokenize=tokenize) for one in tested}
     return Evaluation(
         hypotheses=scores,
         summary=summarise(scores),
-        baselines=[score(one, lines) for one in others],
-        significance=[test for baseline in others for test in paired_bootstrap(seeds, baseline, lines)],
-        mean_differences={one.name: compare_means(seeds, [one], lines) for one in others if len(seeds) > 1},
-        by_length=bleu_by_length(outputs, lines) if by_length else [],
+        baselines=[score(one, lines, tokenize) for one in others],
+        significance=[test for of_baseline in tests for test in of_baseline],
+        mean_differences=means,
+        by_length=bleu_by_length(outputs, lines, tokenize=tokenize) if by_length else [],
     )
 
 

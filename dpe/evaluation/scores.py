@@ -16,8 +16,9 @@ from sacrebleu.significance import PairedTest, Result
 from dpe.errors import UserError
 from dpe.text.corpus import read_lines
 
+TOKENIZE = "13a"  # what BLEU takes for a token, by sacreBLEU's names
 BOOTSTRAP_SAMPLES = 1000
-METRICS: dict[str, type[Metric]] = {"BLEU": BLEU, "chrF2": CHRF}
+METRICS = ("BLEU", "chrF2")
 LENGTH_LIMITS = (10, 20, 30, 40, 50)
 
 
@@ -113,9 +114,14 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 
-def score(translation: Translation, reference: Sequence[str]) -> Scores:
+def metrics(tokenize: str) -> dict[str, Metric]:
+    """sacreBLEU's, with its defaults but for what BLEU takes for a token."""
+    return dict(zip(METRICS, (BLEU(tokenize=tokenize), CHRF()), strict=True))
+
+
+def score(translation: Translation, reference: Sequence[str], tokenize: str = TOKENIZE) -> Scores:
     """BLEU and chrF2 as sacreBLEU defines them by default."""
-    bleu, chrf = BLEU(), CHRF()
+    bleu, chrf = BLEU(tokenize=tokenize), CHRF()
     found = bleu.corpus_score(translation.lines, [list(reference)])
     return Scores(
         name=translation.name,
@@ -128,12 +134,14 @@ def score(translation: Translation, reference: Sequence[str]) -> Scores:
     )
 
 
-def dev_bleu(detokenize: Callable[[str], str] = str) -> Callable[[Sequence[str], Sequence[str]], float]:
+def dev_bleu(
+    detokenize: Callable[[str], str] = str, tokenize: str = TOKENIZE
+) -> Callable[[Sequence[str], Sequence[str]], float]:
     """BLEU of development translations, by which epochs are chosen; tokenising is undone on both sides."""
 
     def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
         undone = [list(map(detokenize, lines)) for lines in (hypotheses, references)]
-        return float(BLEU().corpus_score(undone[0], [undone[1]]).score)
+        return float(BLEU(tokenize=tokenize).corpus_score(undone[0], [undone[1]]).score)
 
     return bleu
 
@@ -157,14 +165,14 @@ def paired_bootstrap(
     reference: Sequence[str],
     *,
     samples: int = BOOTSTRAP_SAMPLES,
+    tokenize: str = TOKENIZE,
 ) -> list[Significance]:
     """Test each output against the baseline on the same resampled lines.
 
     sacreBLEU's seed is fixed (12345, or the environment's SACREBLEU_SEED), so the p-values repeat.
     """
     systems: list[tuple[str, Sequence[str]]] = [(one.name, one.lines) for one in (baseline, *translations)]
-    metrics = {name: metric() for name, metric in METRICS.items()}
-    test = PairedTest(systems, metrics, [list(reference)], test_type="bs", n_samples=samples)
+    test = PairedTest(systems, metrics(tokenize), [list(reference)], test_type="bs", n_samples=samples)
     signatures, found = test()
     results = cast(dict[str, list[Result]], found)  # its column of names is not asked for
     return [
@@ -176,13 +184,17 @@ def paired_bootstrap(
             p_value=cast(float, result.p_value) if result.score != results[metric][0].score else 1.0,
             signature=str(signatures[metric]),
         )
-        for metric in metrics
+        for metric in METRICS
         for translation, result in zip(translations, results[metric][1:], strict=True)
     ]
 
 
 def bleu_by_length(
-    translations: Sequence[Translation], reference: Sequence[str], limits: Sequence[int] = LENGTH_LIMITS
+    translations: Sequence[Translation],
+    reference: Sequence[str],
+    limits: Sequence[int] = LENGTH_LIMITS,
+    *,
+    tokenize: str = TOKENIZE,
 ) -> list[LengthBin]:
     """BLEU of each output over lines of similar length: words, between blanks, of the reference.
 
@@ -196,9 +208,9 @@ def bleu_by_length(
             if before < len(line.split()) and (longest is None or len(line.split()) <= longest)
         ]
         if numbers:
-            wanted = [reference[number] for number in numbers]
+            wanted, metric = [reference[number] for number in numbers], BLEU(tokenize=tokenize)
             bleu = {
-                one.name: BLEU().corpus_score([one.lines[number] for number in numbers], [wanted]).score
+                one.name: metric.corpus_score([one.lines[number] for number in numbers], [wanted]).score
                 for one in translations
             }
             bins.append(LengthBin(max(before + 1, 1), longest, len(numbers), bleu))

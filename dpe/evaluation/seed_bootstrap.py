@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 
-from dpe.evaluation.scores import BOOTSTRAP_SAMPLES, METRICS, Translation
+from dpe.evaluation.scores import BOOTSTRAP_SAMPLES, TOKENIZE, Translation, metrics
 
 _SEED = 12345  # as sacreBLEU's
 
@@ -37,12 +37,12 @@ def compare_means(
     reference: Sequence[str],
     *,
     samples: int = BOOTSTRAP_SAMPLES,
+    tokenize: str = TOKENIZE,
 ) -> list[MeanDifference]:
     """Every translation is one seed's; the two systems may have different numbers of seeds."""
     counts = _resampled_counts(len(reference), samples)
     found = []
-    for name, make in METRICS.items():
-        metric = make()
+    for name, metric in metrics(tokenize).items():
         means = [
             np.mean([_scores(metric, one.lines, reference, counts) for one in seeds], axis=0)
             for seeds in (ours, baseline)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from dpe.evaluation.scores import LENGTH_LIMITS, METRICS
 from dpe.pipeline.artifacts import Facts, Stage
@@ -195,7 +196,9 @@ class Experiment:
     def translator(self, system: System, seed: int) -> Stage:
         fields = self.recipe.translator
         languages = (self.recipe.source, self.recipe.target) if self.recipe.corpus.moses else None
-        settings = translator_settings(fields, system, seed, languages)
+        settings = translator_settings(
+            fields, system, seed, moses=languages, bleu_tokenize=self.recipe.other_tokens
+        )
         stopping = translator_stopping(fields)
         described = model_settings(settings, stopping)
 
@@ -247,11 +250,18 @@ class Experiment:
         translation = self.translation(system, seed)
         return Stage(
             name=f"scores/{system.name}/seed-{seed}",
-            settings={"metrics": list(METRICS), "length_limits": list(LENGTH_LIMITS)},
+            settings={"metrics": list(METRICS), "length_limits": list(LENGTH_LIMITS)} | self._other_tokens,
             needs=(self.corpus, translation),
-            make=lambda directory: write_scores(directory, self.root / translation.name, self.texts),
+            make=lambda directory: write_scores(
+                directory, self.root / translation.name, self.texts, self.recipe.bleu_tokenize
+            ),
             outputs=(SCORES,),
         )
+
+    @property
+    def _other_tokens(self) -> dict[str, Any]:
+        """A setting of what is scored, left out where it is the default, as it was before it could be set."""
+        return {"bleu_tokenize": self.recipe.other_tokens} if self.recipe.other_tokens else {}
 
     def significance(self, system: System, seeds: Sequence[int]) -> Stage | None:
         """One seed tested against the baselines', or the mean of several; none without a baseline."""
@@ -266,9 +276,11 @@ class Experiment:
         places = {name: self._places(stages) for name, stages in others.items()}
         return Stage(
             name=f"significance/{system.name}/" + (f"seed-{seeds[0]}" if len(seeds) == 1 else "mean"),
-            settings={"baselines": list(others)},
+            settings={"baselines": list(others)} | self._other_tokens,
             needs=(self.corpus, *ours, *(stage for stages in others.values() for stage in stages)),
-            make=lambda directory: write_tests(directory, self._places(ours), places, self.texts),
+            make=lambda directory: write_tests(
+                directory, self._places(ours), places, self.texts, self.recipe.bleu_tokenize
+            ),
             outputs=(TESTS,),
         )
 

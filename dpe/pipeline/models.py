@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from dpe.evaluation.plots import draw_training_curve
-from dpe.evaluation.scores import dev_bleu
+from dpe.evaluation.scores import TOKENIZE, dev_bleu
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
@@ -66,7 +66,12 @@ def segmenter_settings(fields: SegmenterFields, *, source: bool) -> SegmenterSet
 
 
 def translator_settings(
-    fields: TranslatorFields, system: System, seed: int, moses: tuple[str, str] | None
+    fields: TranslatorFields,
+    system: System,
+    seed: int,
+    *,
+    moses: tuple[str, str] | None,
+    bleu_tokenize: str | None,
 ) -> TranslatorSettings:
     """Of one system and one seed."""
     preset = TRANSLATOR_PRESETS[fields.preset]
@@ -83,6 +88,7 @@ def translator_settings(
         cut_seed=fields.cut_seed,
         max_tokens=fields.max_tokens,
         moses=moses,
+        bleu_tokenize=bleu_tokenize,
     )
 
 
@@ -96,7 +102,10 @@ def translator_stopping(fields: TranslatorFields) -> Stopping:
 
 def model_settings(settings: SegmenterSettings | TranslatorSettings, stopping: Stopping) -> dict[str, Any]:
     """What a trained model depends on, as its stage records it."""
-    return asdict(settings) | {"stopping": asdict(stopping)}
+    described = asdict(settings) | {"stopping": asdict(stopping)}
+    if described.get("bleu_tokenize") is None:
+        described.pop("bleu_tokenize", None)  # as in runs made before there was a choice
+    return described
 
 
 def can_go_on(before: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
@@ -165,7 +174,9 @@ def make_translator(
         stopping=stopping,
         processes=machine.processes,
         progress=progress,
-        bleu=dev_bleu(Moses(settings.moses[1]).detokenize if settings.moses else str),
+        bleu=dev_bleu(
+            Moses(settings.moses[1]).detokenize if settings.moses else str, settings.bleu_tokenize or TOKENIZE
+        ),
         cutter=cutter or None,
         cuts=segmenter / "cuts" if segmenter else None,
         save_seconds=machine.save_seconds,

@@ -116,20 +116,24 @@ def translate_texts(
         write_lines(out, translated(texts.plain(split, texts.source)))
 
 
-def write_scores(directory: Path, translations: Path, texts: Texts) -> dict[str, Any]:
+def write_scores(directory: Path, translations: Path, texts: Texts, tokenize: str) -> dict[str, Any]:
     """BLEU and chrF2 with their signatures, on each held-out text, and BLEU by length of the reference."""
     scores: dict[str, Any] = {}
     for split in EVALUATED:
         translation, reference = _read(translations, split, texts), _reference(split, texts)
-        bins = bleu_by_length([translation], reference)
+        bins = bleu_by_length([translation], reference, tokenize=tokenize)
         by_length = [asdict(part) | {"bleu": part.bleu[translation.name]} for part in bins]
-        scores[split] = asdict(score(translation, reference)) | {"by_length": by_length}
+        scores[split] = asdict(score(translation, reference, tokenize)) | {"by_length": by_length}
     write_json(directory / SCORES, scores)
     return scores
 
 
 def write_tests(
-    directory: Path, translations: Sequence[Path], baselines: Mapping[str, Sequence[Path]], texts: Texts
+    directory: Path,
+    translations: Sequence[Path],
+    baselines: Mapping[str, Sequence[Path]],
+    texts: Texts,
+    tokenize: str,
 ) -> dict[str, Any]:
     """Paired bootstrap on the test text against each baseline, which is named: of one seed, or of means."""
     reference = _reference("test", texts)
@@ -139,9 +143,9 @@ def write_tests(
         others = [replace(_read(path, "test", texts), name=name) for path in paths]
         found: Sequence[Significance | MeanDifference]
         if len(ours) == len(others) == 1:
-            found = paired_bootstrap(ours, others[0], reference)
+            found = paired_bootstrap(ours, others[0], reference, tokenize=tokenize)
         else:
-            found = compare_means(ours, others, reference)
+            found = compare_means(ours, others, reference, tokenize=tokenize)
         tests[name] = [asdict(test) for test in found]
     write_json(directory / TESTS, tests)
     return tests

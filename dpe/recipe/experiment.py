@@ -21,6 +21,7 @@ from dpe.text.vocabulary import Normalization
 LANGUAGE = "{language}"
 Split = Literal["train", "dev", "test"]
 PresetName = Literal["tiny", "small", "base"]
+BleuTokens = Literal["13a", "intl", "zh", "char", "none"]
 
 
 def _at_least(smallest: int, **given: float | None) -> None:
@@ -158,6 +159,7 @@ class Recipe:
     seeds: tuple[int, ...] = (1,)  # of the translators; none: only cut the targets
     cut: tuple[Split, ...] = ("test",)  # texts whose targets are cut by each segmenter, for analyses
     examples: int = 5  # words whose cuts are shown
+    bleu_tokenize: BleuTokens = "13a"  # what BLEU takes for a token, as in sacreBLEU
     corpus: CorpusFields
     vocabulary: VocabularyFields = field(default_factory=VocabularyFields)
     segmenter: SegmenterFields = field(default_factory=SegmenterFields)
@@ -181,6 +183,11 @@ class Recipe:
             raise UserError(f"source and target are both {self.source!r}; give two languages.")
         if self.corpus.builtin_pairs and {self.source, self.target} != {"en", "fi"}:
             raise UserError("the built-in corpus is English and Finnish: write en and fi for its sides.")
+
+    @property
+    def other_tokens(self) -> BleuTokens | None:
+        """What BLEU takes for a token, if not what it does by default."""
+        return None if self.bleu_tokenize == "13a" else self.bleu_tokenize
 
     @property
     def pair(self) -> str:

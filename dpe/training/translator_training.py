@@ -46,6 +46,7 @@ class TranslatorSettings:
     cut_seed: int = 1  # of all random cuts, apart from the network's seed
     max_tokens: int = 256  # lines with more pieces on a side are left out of training
     moses: tuple[str, str] | None = None  # the text is tokenised by Moses' rules for these two languages
+    bleu_tokenize: str | None = None  # what BLEU takes for a token, if not sacreBLEU's default
 
     @property
     def uses_segmenter(self) -> bool:
