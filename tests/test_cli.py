@@ -200,6 +200,11 @@ def test_an_output_is_no_input(vocab: Path, tmp_path: Path) -> None:
     assert text.read_text() == "talossa\n"
 
 
+def test_several_cuts_of_a_line_are_decoded_one_by_one(vocab: Path) -> None:
+    done = dpe("decode", "--vocab", vocab, stdin="\u2581ta lo ssa\t\u2581talo ssa\n")
+    assert done.stdout == b"talossa\ttalossa\n"
+
+
 def test_other_text_than_pieces_is_not_decoded(vocab: Path) -> None:
     done = dpe("decode", "--vocab", vocab, stdin="\u2581talo ssa\ntalossa on\n")
     assert done.returncode == 2

@@ -10,7 +10,7 @@ import typer
 VocabularyFile = Annotated[Path, typer.Option("--vocab", metavar="FILE", help="A SentencePiece model.")]
 InputFile = Annotated[
     Path | None,
-    typer.Argument(metavar="[FILE]", help="Text, plain, .gz or .xz; standard input if absent."),
+    typer.Argument(metavar="FILE", help="Text, plain, .gz or .xz; standard input if absent."),
 ]
 OutFile = Annotated[
     Path | None,

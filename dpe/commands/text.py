@@ -187,7 +187,7 @@ def decode(
     format: Annotated[Format, typer.Option(help="How pieces are written.")] = "pieces",
     out: OutFile = None,
 ) -> None:
-    """Turn pieces back into plain text. One line in, one line out.
+    """Turn pieces back into plain text. One line in, one line out; several cuts of a line stay apart by tabs.
 
     Example: `dpe decode --vocab vocab.model train.pieces > train.txt`
     """
@@ -197,11 +197,13 @@ def decode(
 
     vocabulary = Vocabulary.load(vocab)
     progress: Progress = context.obj
+    tabs_are_text = "\t" in vocabulary.normalize("a\tb")
 
     def decoded() -> Iterator[str]:
         for number, line in enumerate(progress.track(read_lines(file), "decoding"), start=1):
+            cuts = [line] if tabs_are_text else line.split("\t")
             try:
-                yield vocabulary.decode(parse_line(line, format, vocabulary))
+                yield "\t".join(vocabulary.decode(parse_line(cut, format, vocabulary)) for cut in cuts)
             except UserError as error:
                 raise UserError(f"{file or 'standard input'}, line {number}: {error}") from error
 

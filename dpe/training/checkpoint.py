@@ -134,8 +134,10 @@ def _refuse_other(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any
     for key in sorted(flat_there.keys() | flat_wanted.keys()):
         old, new = flat_there.get(key), flat_wanted.get(key)
         if old != new:
+            is_hash = isinstance(old, str) and isinstance(new, str) and len(old) == len(new) == 64
+            difference = f"another {key}" if is_hash else f"{key} is {old} there and {new} now"
             raise UserError(
-                f"{path.parent} holds a training with other settings ({key} is {old} there and {new} now); "
+                f"{path.parent} holds a training with other settings ({difference}); "
                 "give another --out, or the same settings to go on with it."
             )
 
