@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from dpe.text.segmenters import BpeDropout, Draw
+from dpe.text.vocabulary import Vocabulary
 from dpe.version import __version__
 
 DPE = [sys.executable, "-m", "dpe"]
@@ -112,6 +114,16 @@ def test_random_cuts_depend_on_seed_epoch_and_line(vocab: Path) -> None:
     assert runs[0] == runs[1]
     assert len(set(runs)) == 3
     assert len(set(runs[0].splitlines())) > 1
+
+
+def test_encode_cuts_by_the_draws_that_segment_reads(vocab: Path) -> None:
+    """`dpe segment --source-dropout` cuts its sources by the same ones, which on-the-fly DPE relies on."""
+    lines = ["taloissanikin on kirjoja", "talossani on kirja"] * 10
+    options = ["--method", "bpe-dropout", "--seed", "4", "--epoch", "2"]
+    done = dpe("encode", "--vocab", vocab, *options, stdin="".join(f"{line}\n" for line in lines))
+    drop = BpeDropout(Vocabulary.load(vocab), dropout=0.05)
+    wanted = [" ".join(drop.cut(line, Draw(4, 2, number))) for number, line in enumerate(lines)]
+    assert done.stdout.decode().splitlines() == wanted
 
 
 def test_invalid_text_names_file_and_line(vocab: Path, tmp_path: Path) -> None:

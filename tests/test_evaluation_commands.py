@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -196,8 +197,11 @@ def test_tables_as_markdown_or_json_but_not_both(
     assert "--json and --markdown" in capsys.readouterr().err
 
 
-def test_results_go_to_standard_output_as_utf8(files: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "dpe", "compare", "--a", files["a"], "--b", files["b"]]
-    done = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[1])
-    assert b"car+ts" in done.stdout
+def test_results_are_utf8_in_any_locale(tmp_path: Path) -> None:
+    a, b = write(tmp_path / "a", "▁tä lo"), write(tmp_path / "b", "▁t älo")
+    environment = os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "dpe", "compare", "--a", a, "--b", b]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(command, capture_output=True, check=True, cwd=root, env=environment)
+    assert "tä+lo" in done.stdout.decode()
     assert done.stderr == b""

@@ -32,7 +32,7 @@ from dpe.pipeline.running import in_order, run_stages
 from dpe.progress import QUIET, Progress
 from dpe.recipe.reading import read_recipe
 from dpe.recipe.writing import recipe_toml
-from dpe.text.corpus import write_lines
+from dpe.text.corpus import read_lines, write_lines
 from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
 ROOT = Path(__file__).parents[1]
@@ -305,7 +305,9 @@ def test_the_recipe_of_the_report_is_the_recipe(name: str, tmp_path: Path) -> No
     assert json.loads(json.dumps({k: v for k, v in again.items() if k != "data"})) == described
 
 
-def test_a_trained_segmenter_has_a_lattice_and_morphology(tmp_path: Path) -> None:
+def test_a_trained_segmenter_has_a_lattice_and_morphology_and_can_be_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "small.toml"
     file.write_text(RECIPE)
     experiment = Experiment(read_recipe(file), tmp_path / "run", Machine(device="cpu"), Progress(QUIET))
@@ -317,3 +319,13 @@ def test_a_trained_segmenter_has_a_lattice_and_morphology(tmp_path: Path) -> Non
     assert "morphology-figure_1" in page.values("id")
     assert "segmenters-figure_1" in page.values("id")
     assert any(caption.startswith("Morphology: ") for caption in page.captions)
+    pieces = experiment.root / "segmentations" / "mixed" / "test.pieces"
+    lines = [" ".join(line.replace(" ", "")) for line in list(read_lines(pieces))]
+    write_lines(pieces, lines)  # cut at every character, unlike BPE
+    capsys.readouterr()
+    assert command(["show", str(experiment.root), "--sentences", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("source  ") == 2
+    assert "3 best cuts of: " in shown
+    rows = {line.split("  ")[0] for line in shown.splitlines()}
+    assert {"BPE", "BPE dropout", "longest match", "DPE"} <= rows
