@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ LAYERS = [
     ["evaluation"],
     ["explorer"],
     ["recipe"],
-    ["pipeline", "demo"],
+    ["pipeline"],
     ["commands"],
     ["cli"],
     ["__main__"],
@@ -120,3 +121,12 @@ def test_help_imports_neither_torch_nor_numpy(command: list[str]) -> None:
 def test_import_dpe_does_not_import_torch() -> None:
     code = "import sys, dpe; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_architecture_names_the_files_that_there_are() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\b(\w+\.py)\b", page.split("```")[1]))
+    assert named <= {path.name for path in PACKAGE.rglob("*.py")}
+    for layer in ("text", "segmentation", "model", "training", "inference"):
+        files = {path.name for path in (PACKAGE / layer).glob("*.py")} - {"__init__.py"}
+        assert files <= named, layer

@@ -35,3 +35,10 @@ def test_every_line_that_a_command_prints_is_on_the_page(
 def test_every_file_of_results_is_used() -> None:
     for path in (ROOT / "results").iterdir():
         assert path.name in PAGE
+
+
+def test_the_numbers_of_the_readme_are_on_the_page() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    numbers = re.findall(r"\d+\.\d\d ± \d+\.\d\d", readme)
+    assert len(numbers) > 5
+    assert all(number in PAGE for number in numbers)
