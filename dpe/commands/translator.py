@@ -177,7 +177,7 @@ def train_translator(
         stopping=Stopping(epochs=epochs or default_epochs, steps=steps, patience=patience, average=average),
         processes=processes,
         progress=progress,
-        bleu=dev_bleu(Moses(moses[1]).detokenize if moses else str, bleu_tokenize),
+        bleu=dev_bleu(Moses(moses[1]).detokenize if moses else str, settings.bleu_tokenize),
         cutter=cutter,
         cuts=cuts,
         save_seconds=60 * save_minutes,

@@ -9,7 +9,6 @@ from statistics import fmean
 
 from dpe.evaluation.plots import draw_lines
 from dpe.evaluation.scores import (
-    TOKENIZE,
     LengthBin,
     Scores,
     Significance,
@@ -46,7 +45,7 @@ def evaluate_files(
     baselines: Sequence[Path] = (),
     *,
     by_length: bool = False,
-    tokenize: str = TOKENIZE,
+    tokenize: str | None = None,
 ) -> Evaluation:
     """Score files. Several hypotheses are seeds of one system; each baseline is a system of its own."""
     lines = read_reference(reference)

@@ -16,7 +16,6 @@ from sacrebleu.significance import PairedTest, Result
 from dpe.errors import UserError
 from dpe.text.corpus import read_lines
 
-TOKENIZE = "13a"  # what BLEU takes for a token, by sacreBLEU's names
 BOOTSTRAP_SAMPLES = 1000
 METRICS = ("BLEU", "chrF2")
 LENGTH_LIMITS = (10, 20, 30, 40, 50)
@@ -114,12 +113,12 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 
-def metrics(tokenize: str) -> dict[str, Metric]:
-    """sacreBLEU's, with its defaults but for what BLEU takes for a token."""
+def metrics(tokenize: str | None) -> dict[str, Metric]:
+    """sacreBLEU's, with its defaults but for what BLEU takes for a token, if that is given."""
     return dict(zip(METRICS, (BLEU(tokenize=tokenize), CHRF()), strict=True))
 
 
-def score(translation: Translation, reference: Sequence[str], tokenize: str = TOKENIZE) -> Scores:
+def score(translation: Translation, reference: Sequence[str], tokenize: str | None = None) -> Scores:
     """BLEU and chrF2 as sacreBLEU defines them by default."""
     bleu, chrf = BLEU(tokenize=tokenize), CHRF()
     found = bleu.corpus_score(translation.lines, [list(reference)])
@@ -135,7 +134,7 @@ def score(translation: Translation, reference: Sequence[str], tokenize: str = TO
 
 
 def dev_bleu(
-    detokenize: Callable[[str], str] = str, tokenize: str = TOKENIZE
+    detokenize: Callable[[str], str] = str, tokenize: str | None = None
 ) -> Callable[[Sequence[str], Sequence[str]], float]:
     """BLEU of development translations, by which epochs are chosen; tokenising is undone on both sides."""
 
@@ -165,7 +164,7 @@ def paired_bootstrap(
     reference: Sequence[str],
     *,
     samples: int = BOOTSTRAP_SAMPLES,
-    tokenize: str = TOKENIZE,
+    tokenize: str | None = None,
 ) -> list[Significance]:
     """Test each output against the baseline on the same resampled lines.
 
@@ -194,7 +193,7 @@ def bleu_by_length(
     reference: Sequence[str],
     limits: Sequence[int] = LENGTH_LIMITS,
     *,
-    tokenize: str = TOKENIZE,
+    tokenize: str | None = None,
 ) -> list[LengthBin]:
     """BLEU of each output over lines of similar length: words, between blanks, of the reference.
 

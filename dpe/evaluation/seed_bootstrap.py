@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 
-from dpe.evaluation.scores import BOOTSTRAP_SAMPLES, TOKENIZE, Translation, metrics
+from dpe.evaluation.scores import BOOTSTRAP_SAMPLES, Translation, metrics
 
 _SEED = 12345  # as sacreBLEU's
 
@@ -37,7 +37,7 @@ def compare_means(
     reference: Sequence[str],
     *,
     samples: int = BOOTSTRAP_SAMPLES,
-    tokenize: str = TOKENIZE,
+    tokenize: str | None = None,
 ) -> list[MeanDifference]:
     """Every translation is one seed's; the two systems may have different numbers of seeds."""
     counts = _resampled_counts(len(reference), samples)

@@ -104,14 +104,7 @@ class Experiment:
     def _vocabulary(self, type: VocabularyType) -> Stage:
         model = vocabulary_model(self.recipe)
         if model and type == "bpe":
-            return Stage(
-                name=f"vocabularies/{type}",
-                settings={"model": "the user's own"},
-                needs=(self.corpus,),
-                files=(model,),
-                make=lambda directory: take_vocabulary(model, directory / VOCABULARY),
-                outputs=(VOCABULARY,),
-            )
+            return self._own_vocabulary(model)
         fields, outside = self.recipe.vocabulary, vocabulary_files(self.recipe)
         text = outside or self.texts.prepared_pair("train")
         settings = VocabularySettings(
@@ -126,6 +119,16 @@ class Experiment:
             needs=(self.corpus,),
             files=outside,
             make=lambda directory: make_vocabulary(text, settings, directory / VOCABULARY),
+            outputs=(VOCABULARY,),
+        )
+
+    def _own_vocabulary(self, model: Path) -> Stage:
+        return Stage(
+            name="vocabularies/bpe",
+            settings={"model": "the user's own"},
+            needs=(self.corpus,),
+            files=(model,),
+            make=lambda directory: take_vocabulary(model, directory / VOCABULARY),
             outputs=(VOCABULARY,),
         )
 
@@ -253,7 +256,7 @@ class Experiment:
             settings={"metrics": list(METRICS), "length_limits": list(LENGTH_LIMITS)} | self._other_tokens,
             needs=(self.corpus, translation),
             make=lambda directory: write_scores(
-                directory, self.root / translation.name, self.texts, self.recipe.bleu_tokenize
+                directory, self.root / translation.name, self.texts, self.recipe.other_tokens
             ),
             outputs=(SCORES,),
         )
@@ -279,7 +282,7 @@ class Experiment:
             settings={"baselines": list(others)} | self._other_tokens,
             needs=(self.corpus, *ours, *(stage for stages in others.values() for stage in stages)),
             make=lambda directory: write_tests(
-                directory, self._places(ours), places, self.texts, self.recipe.bleu_tokenize
+                directory, self._places(ours), places, self.texts, self.recipe.other_tokens
             ),
             outputs=(TESTS,),
         )

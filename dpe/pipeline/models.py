@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from dpe.evaluation.plots import draw_training_curve
-from dpe.evaluation.scores import TOKENIZE, dev_bleu
+from dpe.evaluation.scores import dev_bleu
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
@@ -174,9 +174,7 @@ def make_translator(
         stopping=stopping,
         processes=machine.processes,
         progress=progress,
-        bleu=dev_bleu(
-            Moses(settings.moses[1]).detokenize if settings.moses else str, settings.bleu_tokenize or TOKENIZE
-        ),
+        bleu=dev_bleu(Moses(settings.moses[1]).detokenize if settings.moses else str, settings.bleu_tokenize),
         cutter=cutter or None,
         cuts=segmenter / "cuts" if segmenter else None,
         save_seconds=machine.save_seconds,

@@ -116,7 +116,7 @@ def translate_texts(
         write_lines(out, translated(texts.plain(split, texts.source)))
 
 
-def write_scores(directory: Path, translations: Path, texts: Texts, tokenize: str) -> dict[str, Any]:
+def write_scores(directory: Path, translations: Path, texts: Texts, tokenize: str | None) -> dict[str, Any]:
     """BLEU and chrF2 with their signatures, on each held-out text, and BLEU by length of the reference."""
     scores: dict[str, Any] = {}
     for split in EVALUATED:
@@ -133,7 +133,7 @@ def write_tests(
     translations: Sequence[Path],
     baselines: Mapping[str, Sequence[Path]],
     texts: Texts,
-    tokenize: str,
+    tokenize: str | None,
 ) -> dict[str, Any]:
     """Paired bootstrap on the test text against each baseline, which is named: of one seed, or of means."""
     reference = _reference("test", texts)

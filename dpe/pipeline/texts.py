@@ -161,9 +161,7 @@ def _copy_pairs(recipe: Recipe, texts: Texts, split: Split, name: str) -> int:
 
 def make_vocabulary(files: Sequence[Path], settings: VocabularySettings, out: Path) -> dict[str, Any]:
     """Learn one vocabulary of all files together."""
-    learned = learn_vocabulary(chain.from_iterable(map(read_lines, files)), settings)
-    learned.save(out)
-    return {"pieces": len(learned), "characters": len(learned.characters)}
+    return _saved(learn_vocabulary(chain.from_iterable(map(read_lines, files)), settings), out)
 
 
 def take_vocabulary(model: Path, out: Path) -> dict[str, Any]:
@@ -171,6 +169,10 @@ def take_vocabulary(model: Path, out: Path) -> dict[str, Any]:
     vocabulary = Vocabulary.load(model)
     if vocabulary.type != "bpe":
         raise UserError(f"{model} is a {vocabulary.type} model; vocabulary.model must be BPE.")
+    return _saved(vocabulary, out)
+
+
+def _saved(vocabulary: Vocabulary, out: Path) -> dict[str, Any]:
     vocabulary.save(out)
     return {"pieces": len(vocabulary), "characters": len(vocabulary.characters)}
 
