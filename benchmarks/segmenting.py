@@ -28,7 +28,7 @@ from torch import Tensor
 
 from benchmarks.record import RESULTS, record
 from benchmarks.subjects import NETWORK, text, trained_mixed, vocabulary
-from dpe.inference.line_answers import CutSettings, LineCutter, Lines
+from dpe.inference.line_answers import CutSettings, LineCutter, NumberedPairs
 from dpe.inference.scored_batch import Cut, ScoredBatch
 from dpe.inference.segmenter import BATCH_CHARACTERS, Segmenter
 from dpe.inference.workers import ordered_results
@@ -185,13 +185,13 @@ def _speeds(segmenter: Segmenter, lines: int) -> dict[str, float]:
 
 
 def measure_workers(lines: int) -> dict[str, float]:
-    """Lines a second of one worker and of two."""
+    """NumberedPairs a second of one worker and of two."""
     pairs = [Pair(*pair) for pair in zip(text().sources[:lines], text().targets[:lines], strict=True)]
     batches = epoch_batches(
         len(pairs), int, lambda i: (0, len(pairs[i].target) + 2),
         budget=(BATCH_CHARACTERS, BATCH_CHARACTERS), seed=0, epoch=0, shuffle=True,
     )  # fmt: skip
-    tasks = [Lines(batch, [pairs[i] for i in batch]) for batch in batches]
+    tasks = [NumberedPairs(batch, [pairs[i] for i in batch]) for batch in batches]
     make = partial(
         LineCutter, segmenter_directory(), CutSettings(), device="cpu", batch_characters=BATCH_CHARACTERS
     )
@@ -203,10 +203,10 @@ def measure_workers(lines: int) -> dict[str, float]:
     }
 
 
-def _steady_speed(make: Callable[[], LineCutter], tasks: list[Lines], workers: int) -> float:
+def _steady_speed(make: Callable[[], LineCutter], tasks: list[NumberedPairs], workers: int) -> float:
     """Lines a second, from what the second half takes: starting and loading count in both and cancel out."""
 
-    def seconds(some: list[Lines]) -> float:
+    def seconds(some: list[NumberedPairs]) -> float:
         begin = time.perf_counter()
         for _ in ordered_results(make, some, workers=workers):
             pass

@@ -112,6 +112,26 @@ def test_evaluate(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureF
     assert "tok:13a" in text
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("Die Katze schläft .", "is tokenised"),
+        ("\u2581Die \u2581Katz e", "is cut into pieces"),
+        ("Die Kat@@ ze", "is cut into pieces"),
+        ("Die Katze schläft.", None),
+    ],
+)
+def test_text_that_looks_unfinished_is_spoken_of(
+    line: str, said: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference, hypothesis = (
+        write(tmp_path / name, *[text] * 3) for name, text in (("r", "Ja."), ("h", line))
+    )
+    assert run(["evaluate", "--reference", reference, "--hypothesis", hypothesis]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith(f"{hypothesis} {said}") if said else told == ""
+
+
 def test_morphology(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["morphology", "--pieces", files["a"], "--pieces", files["nmt"], "--gold", files["gold"]]
     found = as_json(capsys, *arguments, "--samples", "20", "--out", str(tmp_path / "out"))

@@ -20,9 +20,9 @@ from segmenters import PAIRS, learned_vocabulary, save_segmenter
 from dpe import Segmenter, UserError
 from dpe.commands.explore import address, listen, names_of
 from dpe.explorer.answers import Explorer
-from dpe.explorer.lattices import MOST_OTHERS
 from dpe.explorer.messages import LARGEST_N_BEST, LONGEST_TEXT
 from dpe.explorer.server import LONGEST_REQUEST, is_own_name, make_app
+from dpe.inference.lattice_edges import MOST_OTHERS
 from dpe.inference.segmentation import pieces_by_word
 from dpe.text.corpus import Pair
 from dpe.text.segmenters import BpeDropout, Draw

@@ -95,6 +95,14 @@ def test_never_cutting_is_precise_and_useless() -> None:
     assert (scores.precision, scores.recall, scores.f1, scores.pieces_per_word) == (1, 0, 0, 1)
 
 
+def test_a_text_without_cuts_has_no_precision(tmp_path: Path) -> None:
+    text, gold = tmp_path / "text", tmp_path / "gold.tsv"
+    text.write_text("taloissa talo\n", encoding="utf-8")
+    gold.write_text("taloissa\ttalo i ssa\ntalo\ttalo\n", encoding="utf-8")
+    (row, *_) = morphology_tables(evaluate_files([text], gold, samples=20))[0].rows
+    assert row[2:4] == ["no cuts", "0.0 [0.0, 100.0]"]
+
+
 def test_gold_without_boundaries() -> None:
     scores = evaluate([_pieces("▁talo")], GOLD)
     assert (scores.types.precision, scores.types.recall, scores.types.f1) == (1, 1, 1)

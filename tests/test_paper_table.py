@@ -250,6 +250,14 @@ def test_what_the_models_took_is_a_mean_over_the_seeds(tmp_path: Path) -> None:
     assert "on the fly" in training_table([read_results(with_dpe)]).note
 
 
+def test_a_training_may_end_inside_its_first_epoch(tmp_path: Path) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": [20.0]}, p=0.9)
+    settings = {"network": {"width": 64, "encoder_layers": 2, "decoder_layers": 3}}
+    facts = {"steps": 3, "epochs": 0, "training_seconds": 1.0, "dev_bits_per_character": 2.0}
+    record(root, "segmenters/mixed", facts, settings=settings)
+    assert training_table([read_results(root)]).rows[0][5] == "under 1"
+
+
 @pytest.mark.parametrize("content", ["[]", "{}", "nonsense", '{"systems": [{"x": 1}], "tests": []}'])
 def test_what_is_no_run_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "results.json"

@@ -18,7 +18,7 @@ from dpe.pipeline.artifacts import Artifacts
 from dpe.pipeline.experiment import Experiment
 from dpe.pipeline.models import Machine, segmenter_settings, translator_settings, translator_stopping
 from dpe.pipeline.outputs import training_counts
-from dpe.pipeline.run import Selection, fixed_settings, plan
+from dpe.pipeline.run import Part, fixed_settings, plan
 from dpe.pipeline.running import in_order, run_stages
 from dpe.pipeline.texts import Texts, make_corpus
 from dpe.progress import QUIET, Progress
@@ -183,16 +183,16 @@ def test_the_mean_of_the_seeds_is_tested(tmp_path: Path) -> None:
 
 def test_a_selection_leaves_the_other_systems_and_their_tests_out(tmp_path: Path) -> None:
     made = experiment(tmp_path, MINUSCULE, "seeds=[1, 2]")
-    names = {stage.name for stage in plan(made, Selection(systems=("dpe",), seeds=(2,)))}
+    names = {stage.name for stage in plan(made, Part(systems=("dpe",), seeds=(2,)))}
     assert {name for name in names if name.startswith("tr")} == {
         "translators/dpe/seed-2",
         "translations/dpe/seed-2",
     }
     assert not [name for name in names if name.startswith("significance")]
     with pytest.raises(UserError, match="did you mean 'dpe'"):
-        plan(made, Selection(systems=("dpee",)))
+        plan(made, Part(systems=("dpee",)))
     with pytest.raises(UserError, match="no seed 5"):
-        plan(made, Selection(seeds=(5,)))
+        plan(made, Part(seeds=(5,)))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(RECIPES)))

@@ -15,7 +15,7 @@ from sacrebleu.significance import PairedTest
 from dpe.errors import UserError
 from dpe.evaluation.score_report import draw_bleu_by_length, evaluate_files, evaluation_tables
 from dpe.evaluation.scores import (
-    Translation,
+    SystemOutput,
     bleu_by_length,
     dev_bleu,
     paired_bootstrap,
@@ -42,9 +42,9 @@ def worsened(lines: list[str], seed: int, share: float) -> list[str]:
 
 
 REFERENCE = sentences(1)
-GOOD = Translation("good", worsened(REFERENCE, 2, 0.15))
-BAD = Translation("bad", worsened(REFERENCE, 3, 0.5))
-SECOND = Translation("second", worsened(REFERENCE, 7, 0.2))
+GOOD = SystemOutput("good", worsened(REFERENCE, 2, 0.15))
+BAD = SystemOutput("bad", worsened(REFERENCE, 3, 0.5))
+SECOND = SystemOutput("second", worsened(REFERENCE, 7, 0.2))
 
 
 def write(path: Path, lines: list[str]) -> Path:
@@ -58,14 +58,14 @@ def test_scores_and_signatures_are_sacrebleus() -> None:
     assert found.chrf == sacrebleu.corpus_chrf(GOOD.lines, [REFERENCE]).score
     assert found.bleu_signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert "nc:6|nw:0" in found.chrf_signature
-    half = score(Translation("half", [line[: len(line) // 2] for line in REFERENCE]), REFERENCE)
+    half = score(SystemOutput("half", [line[: len(line) // 2] for line in REFERENCE]), REFERENCE)
     wanted = sacrebleu.corpus_bleu([line[: len(line) // 2] for line in REFERENCE], [REFERENCE])
     assert (half.brevity_penalty, half.length_ratio) == (wanted.bp, wanted.sys_len / wanted.ref_len)
     assert half.brevity_penalty < found.brevity_penalty <= 1
 
 
 def test_text_without_blanks_needs_other_tokens() -> None:
-    reference, translation = ["今日は雨が降る"] * 3, Translation("a", ["今日は雪が降る"] * 3)
+    reference, translation = ["今日は雨が降る"] * 3, SystemOutput("a", ["今日は雪が降る"] * 3)
     by_blanks, by_characters = (score(translation, reference, tokens) for tokens in ("13a", "char"))
     assert by_blanks.bleu == 0.0
     whole = BLEU(tokenize="char").corpus_score(translation.lines, [reference])
@@ -89,7 +89,7 @@ def test_mean_and_deviation_of_seeds() -> None:
 
 
 def test_paired_bootstrap_tells_good_from_bad_and_repeats() -> None:
-    same = Translation("same", list(BAD.lines))
+    same = SystemOutput("same", list(BAD.lines))
     tests = paired_bootstrap([GOOD, same], BAD, REFERENCE, samples=200)
     assert tests == paired_bootstrap([GOOD, same], BAD, REFERENCE, samples=200)
     bleu = {test.name: test for test in tests if test.metric == "BLEU"}
@@ -120,7 +120,7 @@ def test_the_difference_is_that_of_the_mean_scores() -> None:
 
 def test_interval_and_p_are_those_of_texts_resampled_for_real() -> None:
     samples = 40
-    close = Translation("close", worsened(REFERENCE, 8, 0.2))
+    close = SystemOutput("close", worsened(REFERENCE, 8, 0.2))
     found = by_metric(compare_means([GOOD, SECOND], [close], REFERENCE, samples=samples))["BLEU"]
     lines = len(REFERENCE)
     differences = []
@@ -157,7 +157,7 @@ def test_bleu_by_length_is_bleu_of_the_lines_in_the_bin() -> None:
 
 
 def test_bins_without_lines_are_left_out_and_empty_lines_are_short() -> None:
-    bins = bleu_by_length([Translation("x", ["a b", "c"])], ["a b", ""], limits=(5, 9))
+    bins = bleu_by_length([SystemOutput("x", ["a b", "c"])], ["a b", ""], limits=(5, 9))
     assert [(part.label, part.lines) for part in bins] == [("1-5", 2)]
 
 

@@ -16,7 +16,7 @@ import pytest
 from dpe.errors import UserError
 from dpe.pipeline.artifacts import Artifacts, Stage, State
 from dpe.pipeline.locks import shared_run, stage_lock
-from dpe.pipeline.run import _refuse_other_files
+from dpe.pipeline.run import _refuse_files_without_plan
 from dpe.pipeline.running import describe, in_order, run_stages
 from dpe.progress import QUIET, Progress
 
@@ -179,7 +179,18 @@ def test_the_plan_says_how_far_each_stage_is(tmp_path: Path) -> None:
     lines = describe(toy.stages(b=2), toy.artifacts)
     assert [line.split("  ", 2)[0].strip() for line in lines] == ["a", "x/b", "x/c", "d"]
     states = [line.split("  ")[-1] for line in lines]
-    assert states == ["done", State.CHANGED.value, State.CHANGED.value, "done"]
+    again = State.CHANGED.value
+    assert states == ["done", f"{again}: setting is 1 there and 2 now", f"{again}: x/b has changed", "done"]
+
+
+def test_the_plan_says_that_a_file_has_changed(tmp_path: Path) -> None:
+    toy, file = Toy(tmp_path / "run"), tmp_path / "text"
+    for content in ("old", "new"):
+        file.write_text(content)
+        stage = toy.stage("a", 1, files=(file,))
+        if content == "old":
+            run_stages([stage], toy.artifacts, SILENT)
+    assert describe([stage], toy.artifacts)[0].endswith(": a file that it reads has changed")
 
 
 @contextmanager
@@ -201,7 +212,7 @@ def other_process(code: str) -> Iterator[subprocess.Popen[str]]:
 def holding(context: str) -> str:
     return (
         "import time; from pathlib import Path; from dpe.pipeline.locks import *\n"
-        f"with {context} as held: print('ready', flush=True); time.sleep(60)"
+        f"with {context} as held: print('ready', flush=True); time.sleep(600)"
     )
 
 
@@ -255,7 +266,6 @@ def test_two_processes_share_the_stages(tmp_path: Path) -> None:
 import time
 from pathlib import Path
 from dpe.pipeline.artifacts import Artifacts, Stage
-from dpe.pipeline.run import _refuse_other_files
 from dpe.pipeline.running import run_stages
 from dpe.progress import QUIET, Progress
 def make(name):
@@ -271,7 +281,7 @@ rest = [Stage(name=f"s{{n}}", settings={{"n": n}}, needs=(first,), make=make(f"s
 run_stages([first, *rest], Artifacts(Path({str(tmp_path / "run")!r})), Progress(QUIET))
 """
     processes = [subprocess.Popen([sys.executable, "-c", code], env=ENVIRONMENT) for _ in range(2)]
-    assert [process.wait(timeout=60) for process in processes] == [0, 0]
+    assert [process.wait(timeout=240) for process in processes] == [0, 0]
     lines = log.read_text().split()
     assert lines[0] == "first"
     assert sorted(lines) == ["first", "s0", "s1", "s2", "s3"]
@@ -280,6 +290,6 @@ run_stages([first, *rest], Artifacts(Path({str(tmp_path / "run")!r})), Progress(
 def test_results_of_others_in_a_new_run_directory_are_kept(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text("{}")
     with pytest.raises(UserError, match=r"results\.json is there and of no run"):
-        _refuse_other_files(tmp_path)
+        _refuse_files_without_plan(tmp_path)
     (tmp_path / "plan.json").write_text("{}")
-    _refuse_other_files(tmp_path)
+    _refuse_files_without_plan(tmp_path)

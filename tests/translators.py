@@ -9,7 +9,7 @@ from typing import Any
 
 from segmenters import PAIRS
 
-from dpe.evaluation.scores import Translation, score
+from dpe.evaluation.scores import SystemOutput, score
 from dpe.model.transformer import TransformerSettings
 from dpe.progress import QUIET, Progress
 from dpe.text.text_file import ParallelText
@@ -45,7 +45,7 @@ def open_corpus(directory: Path, name: str) -> ParallelText:
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    return score(Translation("dev", list(hypotheses)), references).bleu
+    return score(SystemOutput("dev", list(hypotheses)), references).bleu
 
 
 def train(

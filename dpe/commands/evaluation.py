@@ -71,6 +71,9 @@ def evaluate(
     from dpe.evaluation.score_report import draw_bleu_by_length, evaluate_files, evaluation_tables
 
     result = evaluate_files(hypothesis, reference, baseline, by_length=by_length, tokenize=tokenize)
+    progress: Progress = context.obj
+    for doubt in result.doubts:
+        progress.say(doubt)
     pictures = draw_bleu_by_length(result, out) if out and by_length else []
     tables = evaluation_tables(result)
     _show(context, result, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)

@@ -51,7 +51,7 @@ def run(
     from dpe.pipeline.artifacts import Artifacts
     from dpe.pipeline.experiment import Experiment
     from dpe.pipeline.models import Machine, use_threads
-    from dpe.pipeline.run import Selection, plan, run_experiment
+    from dpe.pipeline.run import Part, plan, run_experiment
     from dpe.pipeline.running import describe
     from dpe.recipe.reading import read_recipe
 
@@ -59,13 +59,13 @@ def run(
     read = read_recipe(recipe, set_)
     machine = Machine(device=device, threads=threads)
     experiment = Experiment(read, out or Path("runs") / read.name, machine, progress)
-    selection = Selection(systems=tuple(only), seeds=tuple(seed))
+    part = Part(systems=tuple(only), seeds=tuple(seed))
     if dry_run:
-        for line in describe(plan(experiment, selection), Artifacts(experiment.root)):
+        for line in describe(plan(experiment, part), Artifacts(experiment.root)):
             print(line)
         return
     use_threads(threads)
-    print_tables(run_experiment(experiment, selection))
+    print_tables(run_experiment(experiment, part))
 
 
 def table(

@@ -203,6 +203,8 @@ def _row(system: SystemScores) -> list[str]:
         "exact_match": scores.exact_match,
     }
     cells = [f"{100 * share:.1f} {_range(system.intervals[field])}" for field, share in shares.items()]
+    if scores.pieces_per_word == 1.0:
+        cells[0] = "no cuts"  # of nothing, no share is right
     row = [system.name, f"{scores.words:,}", *cells, f"{scores.pieces_per_word:.3f}"]
     if system.f1_gain is None or system.f1_gain_interval is None:
         return [*row, ""]

@@ -14,6 +14,7 @@ from dpe.evaluation.scores import (
     Significance,
     Summary,
     bleu_by_length,
+    doubt,
     paired_bootstrap,
     read_reference,
     read_translations,
@@ -37,6 +38,7 @@ class Evaluation:
     significance: list[Significance]
     mean_differences: dict[str, list[MeanDifference]]  # of several hypotheses, by baseline
     by_length: list[LengthBin]
+    doubts: list[str]  # about the text itself
 
 
 def evaluate_files(
@@ -50,6 +52,7 @@ def evaluate_files(
     """Score files. Several hypotheses are seeds of one system; each baseline is a system of its own."""
     lines = read_reference(reference)
     outputs = read_translations([*hypotheses, *baselines], lines, reference)
+    paths, texts = [reference, *hypotheses, *baselines], [lines, *(one.lines for one in outputs)]
     seeds, others = outputs[: len(hypotheses)], outputs[len(hypotheses) :]
     scores = [score(one, lines, tokenize) for one in seeds]
     tests = [paired_bootstrap(seeds, baseline, lines, tokenize=tokenize) for baseline in others]
@@ -62,6 +65,11 @@ def evaluate_files(
         significance=[test for of_baseline in tests for test in of_baseline],
         mean_differences=means,
         by_length=bleu_by_length(outputs, lines, tokenize=tokenize) if by_length else [],
+        doubts=[
+            f"{path} {odd}; scores of such text are not comparable."
+            for path, text in zip(paths, texts, strict=True)
+            if (odd := doubt(text))
+        ],
     )
 
 

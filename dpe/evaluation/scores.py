@@ -22,7 +22,7 @@ LENGTH_LIMITS = (10, 20, 30, 40, 50)
 
 
 @dataclass(frozen=True)
-class Translation:
+class SystemOutput:
     """A system's output by name, line for line beside the reference."""
 
     name: str
@@ -85,7 +85,7 @@ class LengthBin:
 
 def read_translations(
     paths: Sequence[Path], reference: Sequence[str], reference_path: Path
-) -> list[Translation]:
+) -> list[SystemOutput]:
     """Outputs named by their files, short where that is enough; each must have the reference's length."""
     translations = []
     for path, name in zip(paths, short_names(paths), strict=True):
@@ -95,8 +95,18 @@ def read_translations(
                 f"{path} has {len(lines)} lines but {reference_path} has {len(reference)}; "
                 "a translation needs one line for each of the reference."
             )
-        translations.append(Translation(name, lines))
+        translations.append(SystemOutput(name, lines))
     return translations
+
+
+def doubt(lines: Sequence[str]) -> str | None:
+    """What is odd about a text that is to be scored; BLEU of such text compares with nobody else's."""
+    if 2 * sum("\u2581" in line or "@@ " in line for line in lines) > len(lines):
+        return "is cut into pieces, it seems; join them by dpe decode"
+    ends = [line for line in lines if line.endswith(".")]
+    if 2 * sum(line.endswith(" .") for line in ends) > len(ends):
+        return "is tokenised, it seems (there are blanks before full stops); detokenise it"
+    return None
 
 
 def read_reference(path: Path) -> list[str]:
@@ -118,7 +128,7 @@ def metrics(tokenize: str | None) -> dict[str, Metric]:
     return dict(zip(METRICS, (BLEU(tokenize=tokenize), CHRF()), strict=True))
 
 
-def score(translation: Translation, reference: Sequence[str], tokenize: str | None = None) -> Scores:
+def score(translation: SystemOutput, reference: Sequence[str], tokenize: str | None = None) -> Scores:
     """BLEU and chrF2 as sacreBLEU defines them by default."""
     bleu, chrf = BLEU(tokenize=tokenize), CHRF()
     found = bleu.corpus_score(translation.lines, [list(reference)])
@@ -159,8 +169,8 @@ def summarise(scores: Sequence[Scores]) -> Summary:
 
 
 def paired_bootstrap(
-    translations: Sequence[Translation],
-    baseline: Translation,
+    translations: Sequence[SystemOutput],
+    baseline: SystemOutput,
     reference: Sequence[str],
     *,
     samples: int = BOOTSTRAP_SAMPLES,
@@ -189,7 +199,7 @@ def paired_bootstrap(
 
 
 def bleu_by_length(
-    translations: Sequence[Translation],
+    translations: Sequence[SystemOutput],
     reference: Sequence[str],
     limits: Sequence[int] = LENGTH_LIMITS,
     *,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 
-from dpe.evaluation.scores import BOOTSTRAP_SAMPLES, Translation, metrics
+from dpe.evaluation.scores import BOOTSTRAP_SAMPLES, SystemOutput, metrics
 
 _SEED = 12345  # as sacreBLEU's
 
@@ -32,8 +32,8 @@ class MeanDifference:
 
 
 def compare_means(
-    ours: Sequence[Translation],
-    baseline: Sequence[Translation],
+    ours: Sequence[SystemOutput],
+    baseline: Sequence[SystemOutput],
     reference: Sequence[str],
     *,
     samples: int = BOOTSTRAP_SAMPLES,

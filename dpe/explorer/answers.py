@@ -7,7 +7,6 @@ from itertools import accumulate
 from threading import Lock
 
 from dpe.errors import UserError
-from dpe.explorer.lattices import WordEdges, sentence_edges
 from dpe.explorer.messages import (
     LARGEST_N_BEST,
     LONGEST_TEXT,
@@ -21,6 +20,7 @@ from dpe.explorer.messages import (
     Word,
 )
 from dpe.inference import scored_batch
+from dpe.inference.lattice_edges import WordEdges, sentence_edges
 from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.segmentation import Posterior, pieces_by_word, posterior_probability
 from dpe.inference.segmenter import Segmenter

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from dpe.errors import UserError
-from dpe.inference.line_answers import Answers, Lines
+from dpe.inference.line_answers import Answers, NumberedPairs
 from dpe.inference.resumable_output import Record, ResumableOutput, StreamOutput
 from dpe.inference.workers import ordered_results
 from dpe.machine import cores
@@ -33,7 +33,7 @@ WINDOW = 2_000  # lines
 _SHORT_TEXT = 1_000  # lines; starting a worker takes as long as cutting so many
 _WINDOW_CHARACTERS = 4_000_000  # a window of very long lines ends here
 
-Answerer = Callable[[Lines], Answers]
+Answerer = Callable[[NumberedPairs], Answers]
 
 
 @dataclass(frozen=True)
@@ -117,11 +117,11 @@ class CorpusRun:
         under_way: deque[tuple[_Window, list[int]]] = deque()
         answered = reader.line
 
-        def tasks() -> Iterator[Lines]:
+        def tasks() -> Iterator[NumberedPairs]:
             for window in reader.windows():
                 for places in self._batches(window):
                     under_way.append((window, places))
-                    yield Lines([window.first + p for p in places], [window.pairs[p] for p in places])
+                    yield NumberedPairs([window.first + p for p in places], [window.pairs[p] for p in places])
 
         for answers in ordered_results(self.make, tasks(), workers=workers):
             window, places = under_way.popleft()

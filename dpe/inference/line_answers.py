@@ -45,7 +45,7 @@ Mode = Literal["best", "sample", "n-best"]
 Format = Literal["pieces", "subword-nmt", "ids", "jsonl"]
 
 
-class Lines(NamedTuple):
+class NumberedPairs(NamedTuple):
     """Some lines of a corpus, with their numbers in it."""
 
     numbers: Sequence[int]
@@ -97,7 +97,7 @@ class _LineReader:
         self._source = source
         self._cut_source = source_segmenter(self.segmenter.vocabulary, source.dropout)
 
-    def examples(self, lines: Lines) -> Iterator[MixedExample]:
+    def examples(self, lines: NumberedPairs) -> Iterator[MixedExample]:
         for number, (source, target) in zip(lines.numbers, lines.pairs, strict=True):
             pieces = None
             if source is not None:
@@ -118,7 +118,7 @@ class LineCutter(_LineReader):
             temperature=settings.temperature,
         )
 
-    def __call__(self, lines: Lines) -> Answers:
+    def __call__(self, lines: NumberedPairs) -> Answers:
         answer = self._json_lines if self._settings.format == "jsonl" else self._plain_lines
         return Answers(self.segmenter.answers(self.examples(lines), answer), {})
 
@@ -158,7 +158,7 @@ def _refuse_tabs(batch: ScoredBatch) -> None:
 class LineScorer(_LineReader):
     """Writes log p(y | x), characters with the end of sentence, unknown ones, bits per character."""
 
-    def __call__(self, lines: Lines) -> Answers:
+    def __call__(self, lines: NumberedPairs) -> Answers:
         scores = self.segmenter.answers(self.examples(lines), self.segmenter.batch_scores)
         totals = {
             "log_probability": sum(score.log_probability for score in scores),

@@ -22,6 +22,7 @@ from typing import Any
 from dpe.errors import UserError
 from dpe.machine import machine
 from dpe.text.files import whole_text_file
+from dpe.training.settings import first_difference
 
 RECORD = "artifact.json"
 _NOT_COPIED = ("cache", "cuts", "ctranslate2-*")  # made again from the rest
@@ -57,7 +58,7 @@ class State(Enum):
 
     DONE = "done"
     BEGUN = "begun"
-    CHANGED = "to do: a setting or an input has changed; what is there is kept aside"
+    CHANGED = "to do, and what is there is kept aside"
     TO_DO = "to do"
 
 
@@ -83,6 +84,15 @@ class Artifacts:
             return State.TO_DO if record is None else State.CHANGED
         return State.DONE if _is_whole(self.directory(stage)) else State.BEGUN
 
+    def change(self, stage: Stage) -> str:
+        """In words, what sets a stage apart from what other settings or inputs made in its place."""
+        record = self.record(stage.name) or self._new_record(stage)
+        for need in stage.needs:
+            if record["needs"].get(need.name) != need.signature:
+                return f"{need.name} has changed"
+        wanted = json.loads(json.dumps(stage.settings))
+        return first_difference(record["settings"], wanted) or "a file that it reads has changed"
+
     def make(self, stage: Stage) -> None:
         """Make a stage, or go on with it, and record it. Its needs must be done."""
         self.settle(stage)
@@ -103,7 +113,7 @@ class Artifacts:
         if record is not None and record["signature"] != stage.signature:
             directory.rename(self._aside(stage.name, record["signature"]))
         earlier = self._aside(stage.name, stage.signature)
-        _refuse_other_files(directory)
+        _refuse_what_no_run_made(directory)
         if earlier.exists() and read_record(directory) is None:
             directory.parent.mkdir(parents=True, exist_ok=True)
             earlier.rename(directory)
@@ -193,7 +203,7 @@ def _is_whole(directory: Path) -> bool:
     return all(_size(directory / file) == size for file, size in record["files"].items())
 
 
-def _refuse_other_files(directory: Path) -> None:
+def _refuse_what_no_run_made(directory: Path) -> None:
     """A stage writes its record first, so what lies there without one was not made by a run."""
     if read_record(directory) is None and directory.is_dir() and any(directory.iterdir()):
         raise UserError(

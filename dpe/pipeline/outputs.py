@@ -11,7 +11,7 @@ from typing import Any
 from dpe.evaluation.comparison_report import compare_files
 from dpe.evaluation.scores import (
     Significance,
-    Translation,
+    SystemOutput,
     bleu_by_length,
     paired_bootstrap,
     read_reference,
@@ -155,5 +155,5 @@ def _reference(split: Split, texts: Texts) -> list[str]:
     return read_reference(texts.plain(split, texts.target))
 
 
-def _read(translations: Path, split: Split, texts: Texts) -> Translation:
-    return Translation("this", list(read_lines(translations / f"{split}.{texts.target}")))
+def _read(translations: Path, split: Split, texts: Texts) -> SystemOutput:
+    return SystemOutput("this", list(read_lines(translations / f"{split}.{texts.target}")))

@@ -33,7 +33,7 @@ from dpe.evaluation.report import (
 from dpe.evaluation.score_report import draw_bins
 from dpe.evaluation.segmented_text import read_pieces
 from dpe.evaluation.tables import Table
-from dpe.explorer.lattices import WordEdges, sentence_edges
+from dpe.inference.lattice_edges import WordEdges, sentence_edges
 from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.segmenter import Segmenter
 from dpe.pipeline.length_tables import length_tables, mean_bins

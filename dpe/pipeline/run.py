@@ -29,7 +29,7 @@ _FREE_FIELDS = ("name", "about", "data", "seeds", "systems", "examples")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class Part:
     """A part of an experiment; empty is all of it."""
 
     systems: tuple[str, ...] = ()
@@ -46,12 +46,12 @@ class Selection:
                 raise UserError(f"The recipe {recipe.name} has no seed {seed}; it has {wanted}.")
 
 
-def plan(experiment: Experiment, selection: Selection = Selection()) -> list[Stage]:
-    """All stages of the selection in the order in which they are made: first the cuts, then seed by seed."""
+def plan(experiment: Experiment, part: Part = Part()) -> list[Stage]:
+    """All stages of the part in the order in which they are made: first the cuts, then seed by seed."""
     recipe = experiment.recipe
-    selection.check(recipe)
-    systems = [one for one in recipe.systems if not selection.systems or one.name in selection.systems]
-    seeds = [seed for seed in recipe.seeds if not selection.seeds or seed in selection.seeds]
+    part.check(recipe)
+    systems = [one for one in recipe.systems if not part.systems or one.name in part.systems]
+    seeds = [seed for seed in recipe.seeds if not part.seeds or seed in part.seeds]
     names = dict.fromkeys(system.segmenter for system in systems if system.segmenter)
     stages = in_order(
         [
@@ -73,11 +73,11 @@ def _is_within_reach(test: Stage, planned: Collection[str], root: Path) -> bool:
     return all(need.name in planned or artifacts.state(need) is State.DONE for need in test.needs)
 
 
-def run_experiment(experiment: Experiment, selection: Selection = Selection()) -> list[Table]:
+def run_experiment(experiment: Experiment, part: Part = Part()) -> list[Table]:
     """Make what is not up to date, write the results, and give them as tables: scores, tests, examples."""
     recipe, root = experiment.recipe, experiment.root
-    stages = plan(experiment, selection)
-    _refuse_other_files(root)
+    stages = plan(experiment, part)
+    _refuse_files_without_plan(root)
     with shared_run(root, fixed_settings(experiment)):
         _write_plan(experiment)
         run_stages(stages, Artifacts(root), experiment.progress)
@@ -114,7 +114,7 @@ def whereabouts(root: Path, stages: Sequence[Stage]) -> list[str]:
     ]
 
 
-def _refuse_other_files(root: Path) -> None:
+def _refuse_files_without_plan(root: Path) -> None:
     """A run writes its plan first, so what has our names in a directory without one is somebody's own."""
     for name in (RECIPE, RESULTS, TABLE):
         if (root / name).exists() and not (root / PLAN).exists():

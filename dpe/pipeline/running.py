@@ -30,7 +30,12 @@ def in_order(wanted: Iterable[Stage]) -> list[Stage]:
 def describe(stages: Sequence[Stage], artifacts: Artifacts) -> list[str]:
     """The plan as lines: stage, signature, and how far it is."""
     width = max((len(stage.name) for stage in stages), default=0)
-    return [f"{stage.name:{width}}  {stage.signature}  {artifacts.state(stage).value}" for stage in stages]
+    return [f"{stage.name:{width}}  {stage.signature}  {_how_far(stage, artifacts)}" for stage in stages]
+
+
+def _how_far(stage: Stage, artifacts: Artifacts) -> str:
+    state = artifacts.state(stage)
+    return f"{state.value}: {artifacts.change(stage)}" if state is State.CHANGED else state.value
 
 
 def run_stages(stages: Sequence[Stage], artifacts: Artifacts, progress: Progress) -> None:
@@ -69,7 +74,8 @@ def _make(stage: Stage, label: str, artifacts: Artifacts, progress: Progress) ->
         artifacts.settle(stage)
         progress.say(f"{label} {stage.name}: up to date")
         return
-    progress.say(f"{label} {stage.name}")
+    is_changed = artifacts.state(stage) is State.CHANGED
+    progress.say(f"{label} {stage.name}" + (f": {_how_far(stage, artifacts)}" if is_changed else ""))
     begin = time.monotonic()
     artifacts.make(stage)
     progress.detail(f"{label} {stage.name}: {duration(time.monotonic() - begin)}")

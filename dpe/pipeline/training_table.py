@@ -41,7 +41,7 @@ def _cells(stages: Sequence[Mapping[str, Any]]) -> list[str]:
         f"d {network['width']}, {network['encoder_layers']}+{network['decoder_layers']} layers",
         str(len(stages)),
         f"{_mean(facts, 'steps'):,.0f}",
-        f"{_mean(facts, 'epochs'):.0f}",
+        f"{_mean(facts, 'epochs'):.0f}" if _mean(facts, "epochs") >= 1 else "under 1",
         _on_dev(facts),
         f"{_mean(facts, 'training_seconds') / 3600:.2f}",
     ]

@@ -23,6 +23,7 @@ from dpe.errors import UserError
 from dpe.text.files import whole_file
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.curve import CURVE
+from dpe.training.settings import first_difference
 
 FORMAT = 1
 SETTINGS, VOCABULARY, MODEL, LAST = "settings.json", "vocab.model", "model.safetensors", "last.safetensors"
@@ -85,7 +86,7 @@ def write_settings(directory: Path, kind: str, settings: Mapping[str, Any], voca
     path = directory / SETTINGS
     there = read_settings(directory, kind) if path.exists() else None
     if there is None:
-        _refuse_other_files(directory, vocabulary)
+        _refuse_files_without_settings(directory, vocabulary)
     elif any((directory / name).exists() for name in (LAST, MODEL)):  # else nothing would be lost
         _refuse_other(path, there, json.loads(json.dumps(wanted)))
         return
@@ -119,7 +120,7 @@ def read_settings(directory: Path, kind: str) -> dict[str, Any]:
     return settings
 
 
-def _refuse_other_files(directory: Path, vocabulary: Vocabulary) -> None:
+def _refuse_files_without_settings(directory: Path, vocabulary: Vocabulary) -> None:
     """What is there under our names without a model is somebody's own."""
     path = directory / VOCABULARY
     if path.exists() and Vocabulary.load(path).fingerprint != vocabulary.fingerprint:
@@ -129,25 +130,8 @@ def _refuse_other_files(directory: Path, vocabulary: Vocabulary) -> None:
 
 
 def _refuse_other(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """One sentence about the first setting that differs."""
-    flat_there, flat_wanted = _flatten(there), _flatten(wanted)
-    for key in sorted(flat_there.keys() | flat_wanted.keys()):
-        old, new = flat_there.get(key), flat_wanted.get(key)
-        if old != new:
-            is_hash = isinstance(old, str) and isinstance(new, str) and len(old) == len(new) == 64
-            difference = f"another {key}" if is_hash else f"{key} is {old} there and {new} now"
-            raise UserError(
-                f"{path.parent} holds a training with other settings ({difference}); "
-                "give another --out, or the same settings to go on with it."
-            )
-
-
-def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`{"a": {"b": 1}}` -> `{"a.b": 1}`."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
+    if difference := first_difference(there, wanted):
+        raise UserError(
+            f"{path.parent} holds a training with other settings ({difference}); "
+            "give another --out, or the same settings to go on with it."
+        )

@@ -1,9 +1,11 @@
-"""How a model is trained, and when that ends."""
+"""How a model is trained, when that ends, and how two trainings differ."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dpe.errors import UserError
 
@@ -44,3 +46,25 @@ class Stopping:
         )
         longer = all(now is None or (before is not None and now >= before) for now, before in pairs)
         return longer and self.average == earlier.average == 1
+
+
+def first_difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    """In words, the first setting that two nested mappings do not share; None if there is none."""
+    flat_there, flat_wanted = _flatten(there), _flatten(wanted)
+    for key in sorted(flat_there.keys() | flat_wanted.keys()):
+        old, new = flat_there.get(key), flat_wanted.get(key)
+        if old != new:
+            is_hash = isinstance(old, str) and isinstance(new, str) and len(old) == len(new) == 64
+            return f"another {key}" if is_hash else f"{key} is {old} there and {new} now"
+    return None
+
+
+def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{"a": {"b": 1}}` -> `{"a.b": 1}`."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -26,10 +26,10 @@ from dpe.training.checkpoint import MODEL, average_weights, put_weights, save_mo
 from dpe.training.curve import Curve
 from dpe.training.interrupts import put_off
 from dpe.training.kept_weights import KeptWeights
+from dpe.training.pace import Pace, bits_of
 from dpe.training.position import Position, load_position, save_position
 from dpe.training.processes import Processes
 from dpe.training.settings import Stopping, TrainingSettings
-from dpe.training.window import Window, bits_of
 
 _STEPS_A_RECORD = 100  # points of the curve between two epochs
 
@@ -128,7 +128,7 @@ class Trainer:
 
     def _train_epoch(self, stop: list[int]) -> bool:
         """The updates left in this epoch; False when the last step came before its end."""
-        last_save, record = time.monotonic(), Window(self.position)
+        last_save, record = time.monotonic(), Pace(self.position)
         for batches in self._updates():
             if self.position.step == self.stopping.steps:  # not below: an epoch's last update completes it
                 return False
@@ -281,10 +281,10 @@ class Trainer:
             f"epoch {position.current_epoch}, step {position.step:,}, {duration(seconds)}: {shown}"
         )
 
-    def _show(self, window: Window) -> None:
+    def _show(self, pace: Pace) -> None:
         """The live line; now and then a record of the curve."""
         position = self.position
-        bits, speed = window.bits(position), window.speed(position)
+        bits, speed = pace.bits(position), pace.speed(position)
         left = f", {duration(self._seconds_left())} left" if self._share_done() else ""
         self.progress.update(
             f"epoch {position.current_epoch}, step {position.step:,}: {bits:.3f} bits a {self.task.unit}, "
@@ -293,7 +293,7 @@ class Trainer:
         if position.step % _STEPS_A_RECORD == 0:
             record = {"epoch": position.current_epoch, "step": position.step, "train_bits": bits}
             self.curve.add(record | {f"{self.task.unit}s_per_second": round(speed)})
-            window.restart(position)
+            pace.restart(position)
 
     def _share_done(self) -> float:
         """How much of the whole training is behind us."""

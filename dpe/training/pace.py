@@ -8,7 +8,7 @@ import time
 from dpe.training.position import Position
 
 
-class Window:
+class Pace:
     """Loss and speed since a point of the epoch."""
 
     def __init__(self, position: Position) -> None:
