@@ -29,7 +29,8 @@ from subword_nmt.apply_bpe import BPE
 
 from benchmarks.record import record
 from dpe.text.segmenters import BpeDropout, Draw
-from dpe.text.vocabulary import MARKER, Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.sentencepiece_model import MARKER
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 
 MULTI30K = Path(__file__).parents[2] / "shared/data/multi30k/en-de/train.de.xz"
 RUNS, DROPOUT = 5, 0.05

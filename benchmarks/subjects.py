@@ -28,15 +28,14 @@ from dpe.model.batching import (
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
-from dpe.progress import QUIET, Progress
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.grammar import generate
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import MODEL, load_tensors, put_weights
-from dpe.training.processes import Processes
 from dpe.training.segmenter_task import build_mixed, mixed_example
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
+from dpe.training.session import Session
 from dpe.training.settings import Stopping, TrainingSettings
 
 SHARED_TEXT = Path(__file__).parents[2] / "shared" / "data" / "multi30k" / "en-de"
@@ -126,9 +125,7 @@ def _train(directory: Path, pieces: Vocabulary) -> None:
             _as_file(Path(texts) / "train", slice(1000, None)),
             _as_file(Path(texts) / "dev", slice(100)),
             settings=TRAINING,
-            stopping=Stopping(steps=TRAINED_STEPS),
-            processes=Processes(),
-            progress=Progress(QUIET),
+            session=Session(stopping=Stopping(steps=TRAINED_STEPS)),
         )
 
 

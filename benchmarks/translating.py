@@ -36,7 +36,7 @@ from dpe.text.corpus import write_lines
 from dpe.text.text_file import ParallelText
 from dpe.training.checkpoint import MODEL, save_model, write_settings
 from dpe.training.objectives import label_smoothed_cross_entropy
-from dpe.training.processes import Processes
+from dpe.training.session import Session
 from dpe.training.settings import Stopping, TrainingSettings
 from dpe.training.target_cuts import Cutting
 from dpe.training.translator_task import build_translation
@@ -173,9 +173,7 @@ def translator_directory() -> Path:
         saved_text(slice(1000, None)),
         saved_text(slice(20)),
         settings=SETTINGS,
-        stopping=Stopping(epochs=TRAINED_EPOCHS),
-        processes=Processes(),
-        progress=Progress(QUIET),
+        session=Session(stopping=Stopping(epochs=TRAINED_EPOCHS)),
         bleu=lambda hypotheses, references: 0.0,
     )
     return directory

@@ -25,7 +25,8 @@ from dpe.model.batching import (
     collate_translation,
 )
 from dpe.segmentation.lattice import LatticeBuilder
-from dpe.text.vocabulary import MARKER, Vocabulary, split_words
+from dpe.text.sentencepiece_model import MARKER
+from dpe.text.vocabulary import Vocabulary, split_words
 
 Line = tuple[int, int, int]  # line, source size, target size
 sizes = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=60)

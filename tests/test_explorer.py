@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import re
+import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -346,3 +350,20 @@ def test_missing_extra_is_one_sentence(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr == "dpe: The explorer needs more packages; in a checkout: pip install '.[explore]'\n"
+
+
+def test_the_command_serves_and_ends_with_code_0(tmp_path: Path) -> None:
+    directory = save_segmenter(tmp_path / "lm", learned_vocabulary(), source=False)
+    command = [sys.executable, "-m", "dpe", "explore", "--segmenter", directory, "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as server:
+        assert server.stderr
+        try:
+            found = re.search(r"http://127\.0\.0\.1:\d+/", server.stderr.readline())
+            assert found
+            with urllib.request.urlopen(found[0] + "api/setup") as answer:
+                assert json.load(answer)["segmenters"][0]["name"] == "lm"
+            server.send_signal(signal.SIGINT)
+            assert server.wait(timeout=240) == 0
+            assert server.stderr.read() == ""
+        finally:
+            server.kill()

@@ -11,9 +11,11 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from models import make_model
+from sentencepiece import sentencepiece_model_pb2
 
 from dpe.segmentation.lattice import LatticeBatch, LatticeBuilder, WordLattice
-from dpe.text.vocabulary import MARKER, Vocabulary, split_words
+from dpe.text.sentencepiece_model import MARKER
+from dpe.text.vocabulary import Vocabulary, split_words
 
 END = 3
 letters = st.text(alphabet="abc", min_size=1, max_size=4)
@@ -280,3 +282,13 @@ def test_a_stride_that_mixes_sentences_up_is_refused() -> None:
     lattices = LatticeBuilder(make_model([("a", 0.0)]))
     with pytest.raises(ValueError, match="stride above"):
         lattices.batch([["aaa"]], stride=3, end_piece=END)
+
+
+def test_unused_pieces_never_match_text() -> None:
+    model = sentencepiece_model_pb2.ModelProto.FromString(
+        make_model([(MARKER, 0.0), ("a", 0.0), ("aa", 0.0)]).content
+    )
+    model.pieces[-1].type = model.SentencePiece.UNUSED
+    vocabulary = Vocabulary(model.SerializeToString())
+    assert "aa" not in vocabulary.ids
+    assert LatticeBuilder(vocabulary).word(f"{MARKER}aaa").spans.tolist() == [0, 0, 0, 0]

@@ -26,7 +26,8 @@ from dpe.text.segmenters import (
     Unigram,
     make_segmenter,
 )
-from dpe.text.vocabulary import MARKER, Vocabulary, VocabularySettings, learn_vocabulary, split_words
+from dpe.text.sentencepiece_model import MARKER
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary, split_words
 from tests.conftest import PROTECTED, STEMS, MakeVocabulary, make_text
 from tests.dropout_oracle import (
     all_cuts,

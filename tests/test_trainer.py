@@ -17,7 +17,7 @@ from rich.console import Console
 
 from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
-from dpe.progress import QUIET, Progress
+from dpe.progress import Progress
 from dpe.text.corpus import write_lines
 from dpe.text.segmenters import OwnCut
 from dpe.text.text_file import ParallelText
@@ -29,6 +29,7 @@ from dpe.training.position import Position
 from dpe.training.processes import Processes, choose_device
 from dpe.training.segmenter_task import SegmenterData, SegmenterTask, build_mixed
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
+from dpe.training.session import Session
 from dpe.training.settings import Stopping, TrainingSettings
 
 NETWORK = TransformerSettings(width=8, heads=1, feed_forward=8, encoder_layers=1, decoder_layers=1)
@@ -59,9 +60,7 @@ def train(
         text,
         text,
         settings=settings,
-        stopping=Stopping(**stopping),
-        processes=processes,
-        progress=Progress(QUIET),
+        session=Session(stopping=Stopping(**stopping), processes=processes),
     )
 
 

@@ -315,3 +315,13 @@ def test_the_package_hands_out_the_translator() -> None:
     from dpe.inference import translator as module
 
     assert dpe.Translator is module.Translator
+
+
+def test_where_nothing_can_be_written_the_export_is_temporary(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(trained, tmp_path / "out", ignore=shutil.ignore_patterns("ctranslate2-*"))
+    before = sorted((tmp_path / "out").iterdir())
+    monkeypatch.setattr("dpe.inference.translator.os.access", lambda *_: False)  # root may always write
+    assert isinstance(Translator.load(tmp_path / "out", threads=1).translate("a dog."), str)
+    assert sorted((tmp_path / "out").iterdir()) == before

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
+from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import (
-    MARKER,
     Vocabulary,
     VocabularySettings,
     check_protected,

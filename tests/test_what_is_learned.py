@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,20 +16,24 @@ from segmenters import PAIRS, learned_vocabulary, save_segmenter
 from test_segmenter import LETTERS, LONGER, SENTENCES, brute_force, log_sum
 from test_trainer import NETWORK, TARGETS, train
 from translators import SETTINGS, TRAIN, bleu, open_corpus, write_corpus
+from translators import train as train_translator
 
 from benchmarks.textbook import table, textbook_log_likelihood
 from dpe import Segmenter
 from dpe.errors import UserError
 from dpe.inference import scored_batch
 from dpe.model.batching import MixedCollator
+from dpe.model.chunked_softmax import product_type
 from dpe.model.cross_entropy import smoothed_cross_entropy_reference
-from dpe.text.segmenters import Bpe, BpeDropout, Draw, OwnCut
+from dpe.text.segmenters import Bpe, BpeDropout, Draw, LongestMatch, OwnCut
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.checkpoint import average_weights, put_weights, save_tensors
+from dpe.training.checkpoint import average_weights, put_weights, read_settings, save_tensors
 from dpe.training.curve import read_curve
 from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
 from dpe.training.segmenter_task import SegmenterData, SegmenterTask, build_mixed
+from dpe.training.settings import Stopping
 from dpe.training.target_cuts import CountTargets
+from dpe.training.trainer import Trainer
 from dpe.training.translator_task import TranslatorData, TranslatorTask, build_translation
 
 
@@ -186,3 +191,39 @@ def test_weights_of_another_network_are_refused(weights: dict[str, torch.Tensor]
 def test_a_record_that_a_kill_cut_short_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "training.jsonl").write_text('{"step": 1}\n{"step": 2')
     assert read_curve(tmp_path / "training.jsonl") == [{"step": 1}]
+
+
+def test_a_model_of_another_format_is_refused(tmp_path: Path, vocabulary: Vocabulary) -> None:
+    directory = save_segmenter(tmp_path / "s", vocabulary)
+    path = directory / "settings.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
+    with pytest.raises(UserError, match="has format 2, and this version of dpe reads format 1"):
+        read_settings(directory, "segmenter")
+
+
+def test_products_are_of_the_type_that_autocast_wants() -> None:
+    states = torch.zeros(1)
+    assert product_type(states) == torch.float32
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert product_type(states) == torch.bfloat16
+
+
+CUTS = {"bpe": Bpe, "bpe-dropout": BpeDropout, "longest-match": LongestMatch}
+
+
+@pytest.mark.parametrize(
+    "methods", [("bpe", "bpe-dropout"), ("bpe-dropout", "longest-match"), ("bpe-dropout", "bpe")]
+)
+def test_each_side_is_cut_by_its_method(
+    methods: tuple[str, str],
+    corpus: Path,
+    vocabulary: Vocabulary,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[Any] = []
+    monkeypatch.setattr(Trainer, "train", lambda self: found.append(self.task.data))
+    chosen: dict[str, Any] = dict(zip(("source_method", "target_method"), methods, strict=True))
+    train_translator(tmp_path / "out", corpus, vocabulary, stopping=Stopping(steps=1), **chosen)
+    (data,) = found
+    assert (type(data.cut_source), type(data.targets.segmenter)) == tuple(map(CUTS.get, methods))

@@ -6,15 +6,88 @@ import gzip
 import os
 import signal
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 from dpe.errors import UserError
-from dpe.inference.corpus_run import _Reader
+from dpe.inference import corpus_run
+from dpe.inference.corpus_run import CorpusRun, CorpusText, _Reader
+from dpe.inference.line_answers import LineScorer, SourceCutting
 from dpe.inference.resumable_output import ResumableOutput
+from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.workers import ordered_results
-from dpe.text.corpus import Pair
+from dpe.progress import QUIET, Progress
+from dpe.text.corpus import Pair, write_lines
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A segmenter and a text."""
+    directory = tmp_path_factory.mktemp("workers")
+    save_segmenter(directory / "segmenter", learned_vocabulary())
+    write_lines(directory / "x.en", (source for source, _ in PAIRS))
+    write_lines(directory / "x.fi", (target for _, target in PAIRS))
+    return directory
+
+
+def scoring(place: Path) -> tuple[CorpusRun, CorpusText]:
+    """A text to score, and how."""
+    make = partial(LineScorer, place / "segmenter", SourceCutting(), device="cpu", batch_characters=4_000)
+    run = CorpusRun(make=make, workers=1, batch_characters=4_000, progress=Progress(QUIET))
+    return run, CorpusText(place / "x.en", place / "x.fi", has_source=True)
+
+
+def test_totals_of_a_score_that_goes_on_are_of_all_lines(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus_run, "WINDOW", 100)
+    run, text = scoring(place)
+    whole = run.write(text, tmp_path / "whole", {}, force=False)
+    append = ResumableOutput.append
+
+    def killed(self: ResumableOutput, *lines: Any, **more: Any) -> None:
+        append(self, *lines, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as once:
+        once.setattr(ResumableOutput, "append", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.write(text, tmp_path / "cut", {}, force=False)
+    cut = run.write(text, tmp_path / "cut", {}, force=False)
+    assert cut.totals == pytest.approx(whole.totals)
+    assert (tmp_path / "cut").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_lines_are_answered_with_one_thread_which_is_undone(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_partitions, threads, before = ScoredBatch.log_partitions, set[int](), torch.get_num_threads()
+
+    def counted(self: ScoredBatch) -> torch.Tensor:
+        threads.add(torch.get_num_threads())
+        return log_partitions(self)
+
+    monkeypatch.setattr(ScoredBatch, "log_partitions", counted)
+    run, text = scoring(place)
+    torch.set_num_threads(2)
+    try:
+        run.write(text, tmp_path / "out", {}, force=False)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert threads == {1}
+
+
+def test_an_output_has_one_writer(tmp_path: Path) -> None:
+    first = ResumableOutput(tmp_path / "out", {}, force=False)
+    with pytest.raises(UserError, match="another process is writing it"):
+        ResumableOutput(tmp_path / "out", {}, force=False)
+    first.close()
 
 
 def test_an_output_that_another_process_has_just_ended_is_left_alone(

@@ -11,11 +11,10 @@ from segmenters import PAIRS
 
 from dpe.evaluation.scores import SystemOutput, score
 from dpe.model.transformer import TransformerSettings
-from dpe.progress import QUIET, Progress
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.position import Position
-from dpe.training.processes import Processes
+from dpe.training.session import Session
 from dpe.training.settings import Stopping, TrainingSettings
 from dpe.training.target_cuts import CorpusCutter
 from dpe.training.translator_training import TranslatorSettings, train_translator
@@ -67,11 +66,8 @@ def train(
         open_corpus(corpus, "train"),
         open_corpus(corpus, "dev"),
         settings=replace(SETTINGS, training=replace(SETTINGS.training, seed=seed), **changes),
-        stopping=stopping,
-        processes=Processes(),
-        progress=Progress(QUIET),
+        session=Session(stopping=stopping, save_seconds=save_seconds),
         bleu=bleu,
         cutter=cutter,
         cuts=cuts,
-        save_seconds=save_seconds,
     )

@@ -24,7 +24,7 @@ from dpe.commands.options import (
     VocabularyFile,
     Warmup,
 )
-from dpe.progress import QUIET, Progress
+from dpe.commands.training import training_session
 
 
 def register(app: typer.Typer) -> None:
@@ -80,15 +80,11 @@ def train_segmenter(
     --dev-source dev.en --dev-target dev.fi --preset tiny --out segmenter`
     """
     from dpe.errors import UserError
-    from dpe.evaluation.plots import draw_training_curve
     from dpe.text.text_file import ParallelText
     from dpe.text.vocabulary import Vocabulary
-    from dpe.training.curve import CURVE, read_curve
     from dpe.training.presets import SEGMENTER_PRESETS
-    from dpe.training.processes import join_processes, leave_processes
     from dpe.training.segmenter_training import SegmenterSettings
     from dpe.training.segmenter_training import train_segmenter as train
-    from dpe.training.settings import Stopping
 
     if no_source and (source or dev_source):
         raise UserError("--no-source trains a model of the target alone; leave the source files out.")
@@ -105,22 +101,15 @@ def train_segmenter(
         source_dropout=0.0 if no_source else source_dropout,
         max_characters=max_characters,
     )
-    default_epochs = None if steps is not None else chosen.epochs
-    stopping = Stopping(epochs=epochs or default_epochs, steps=steps, patience=patience, average=average)
-    processes = join_processes(device)
-    progress: Progress = context.obj if processes.first else Progress(QUIET)
-    cache = out / "cache"
-    train(
-        out,
-        Vocabulary.load(vocab),
-        ParallelText.open(source, target, cache=cache),
-        ParallelText.open(dev_source, dev_target, cache=cache),
-        settings=settings,
-        stopping=stopping,
-        processes=processes,
-        progress=progress,
-        save_seconds=60 * save_minutes,
-    )
-    if processes.first:
-        draw_training_curve(read_curve(out / CURVE), out / "training.png")
-    leave_processes(processes)
+    stopping = chosen.stopping(epochs=epochs, steps=steps, patience=patience, average=average)
+    with training_session(
+        out, stopping, device=device, save_minutes=save_minutes, progress=context.obj
+    ) as session:
+        train(
+            out,
+            Vocabulary.load(vocab),
+            ParallelText.open(source, target, cache=out / "cache"),
+            ParallelText.open(dev_source, dev_target, cache=out / "cache"),
+            settings=settings,
+            session=session,
+        )

@@ -28,7 +28,8 @@ from dpe.commands.options import (
     VocabularyFile,
     Warmup,
 )
-from dpe.progress import QUIET, Progress
+from dpe.commands.training import training_session
+from dpe.progress import Progress
 
 SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
 TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
@@ -136,8 +137,6 @@ def train_translator(
     from dpe.text.text_file import ParallelText
     from dpe.text.vocabulary import Vocabulary
     from dpe.training.presets import TRANSLATOR_PRESETS
-    from dpe.training.processes import join_processes, leave_processes
-    from dpe.training.settings import Stopping
     from dpe.training.translator_training import TranslatorSettings
     from dpe.training.translator_training import train_translator as train
 
@@ -160,31 +159,29 @@ def train_translator(
         moses=moses,
         bleu_tokenize=None if bleu_tokenize == "13a" else bleu_tokenize,
     )
-    default_epochs = None if steps is not None else chosen.epochs
-    processes = join_processes(device)
-    progress: Progress = context.obj if processes.first else Progress(QUIET)
-    cutter = None
-    if segmenter is not None:
-        cutter = SegmenterCutter(
-            segmenter, source=source, target=target, device=device, workers=cut_workers, progress=progress
+    stopping = chosen.stopping(epochs=epochs, steps=steps, patience=patience, average=average)
+    with training_session(
+        out, stopping, device=device, save_minutes=save_minutes, progress=context.obj
+    ) as session:
+        cutter = segmenter and SegmenterCutter(
+            segmenter,
+            source=source,
+            target=target,
+            device=device,
+            workers=cut_workers,
+            progress=session.progress,
         )
-    train(
-        out,
-        Vocabulary.load(vocab),
-        ParallelText.open(source, target, cache=out / "cache"),
-        ParallelText.open(dev_source, dev_target, cache=out / "cache"),
-        settings=settings,
-        stopping=Stopping(epochs=epochs or default_epochs, steps=steps, patience=patience, average=average),
-        processes=processes,
-        progress=progress,
-        bleu=dev_bleu(Moses(moses[1]).detokenize if moses else str, settings.bleu_tokenize),
-        cutter=cutter,
-        cuts=cuts,
-        save_seconds=60 * save_minutes,
-    )
-    if processes.first:
-        _draw_curve(out)
-    leave_processes(processes)
+        train(
+            out,
+            Vocabulary.load(vocab),
+            ParallelText.open(source, target, cache=out / "cache"),
+            ParallelText.open(dev_source, dev_target, cache=out / "cache"),
+            settings=settings,
+            session=session,
+            bleu=dev_bleu(Moses(moses[1]).detokenize if moses else str, settings.bleu_tokenize),
+            cutter=cutter or None,
+            cuts=cuts,
+        )
 
 
 def translate(
@@ -250,10 +247,3 @@ def export(
     export_translator(translator, out, int8=int8)
     progress: Progress = context.obj
     progress.say(f"{out}: a {to} model, its vocabulary, and README.md")
-
-
-def _draw_curve(out: Path) -> None:
-    from dpe.evaluation.plots import draw_training_curve
-    from dpe.training.curve import CURVE, read_curve
-
-    draw_training_curve(read_curve(out / CURVE), out / "training.png")

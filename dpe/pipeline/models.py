@@ -25,12 +25,14 @@ from dpe.training.position import Position
 from dpe.training.presets import SEGMENTER_PRESETS, TRANSLATOR_PRESETS, Preset
 from dpe.training.processes import Processes, choose_device
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
+from dpe.training.session import Session
 from dpe.training.settings import Stopping, TrainingSettings
 from dpe.training.translator_training import TranslatorSettings, train_translator
 
 MODEL_FILES = (SETTINGS, VOCABULARY, MODEL, CURVE)
 _NETWORK = ("width", "heads", "feed_forward", "encoder_layers", "decoder_layers", "dropout", "norm")
 _TRAINING = ("learning_rate", "warmup", "accumulate")
+_STOPPING = ("epochs", "steps", "patience", "average")
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,11 @@ class Machine:
     threads: int | None = None  # None is one per core
     save_seconds: float = 300.0
 
-    @property
-    def processes(self) -> Processes:
-        return Processes(device=choose_device(self.device))
+    def session(self, stopping: Stopping, progress: Progress) -> Session:
+        processes = Processes(device=choose_device(self.device))
+        return Session(
+            stopping=stopping, processes=processes, progress=progress, save_seconds=self.save_seconds
+        )
 
 
 def use_threads(threads: int | None) -> None:
@@ -135,10 +139,7 @@ def make_segmenter(
         train,
         dev,
         settings=settings,
-        stopping=stopping,
-        processes=machine.processes,
-        progress=progress,
-        save_seconds=machine.save_seconds,
+        session=machine.session(stopping, progress),
     )
     draw_training_curve(read_curve(directory / CURVE), directory / "training.png")
     return _facts(position) | {"dev_bits_per_character": position.kept}
@@ -171,13 +172,10 @@ def make_translator(
         texts.open("train", cache=directory / "cache"),
         texts.open("dev", cache=directory / "cache"),
         settings=settings,
-        stopping=stopping,
-        processes=machine.processes,
-        progress=progress,
+        session=machine.session(stopping, progress),
         bleu=dev_bleu(Moses(settings.moses[1]).detokenize if settings.moses else str, settings.bleu_tokenize),
         cutter=cutter or None,
         cuts=segmenter / "cuts" if segmenter else None,
-        save_seconds=machine.save_seconds,
     )
     draw_training_curve(read_curve(directory / CURVE), directory / "training.png")
     return _facts(position) | {"dev_bleu_greedy": -position.kept}
@@ -192,9 +190,7 @@ def _training(preset: Preset, fields: NetworkFields, seed: int) -> TrainingSetti
 
 
 def _stopping(fields: NetworkFields, preset: Preset) -> Stopping:
-    """The preset's epochs count only where the recipe says nothing about the end."""
-    epochs = preset.epochs if fields.epochs is None and fields.steps is None else fields.epochs
-    return Stopping(epochs=epochs, steps=fields.steps, patience=fields.patience, average=fields.average)
+    return preset.stopping(**_values(fields, _STOPPING))
 
 
 def _facts(position: Position) -> dict[str, Any]:

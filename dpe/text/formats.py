@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dpe.errors import UserError
-from dpe.text.vocabulary import MARKER, Vocabulary
+from dpe.text.sentencepiece_model import MARKER
+from dpe.text.vocabulary import Vocabulary
 
 FORMATS = ("pieces", "subword-nmt", "ids")
 _JOINT = "@@"

@@ -13,7 +13,8 @@ from typing import Any
 
 import sentencepiece
 
-_NORMAL, _USER_DEFINED = 1, 4  # SentencePiece's piece types
+from dpe.text.sentencepiece_model import NORMAL, USER_DEFINED
+
 _FIRST_PRIVATE = 0xF0000
 
 
@@ -28,9 +29,9 @@ class ProtectedUnigram:
         copy = type(model)()
         copy.CopyFrom(model)
         for piece in copy.pieces:
-            if piece.type == _USER_DEFINED:
+            if piece.type == USER_DEFINED:
                 self._stand_ins[piece.piece] = next(free)
-                piece.piece, piece.type, piece.score = self._stand_ins[piece.piece], _NORMAL, 0.0
+                piece.piece, piece.type, piece.score = self._stand_ins[piece.piece], NORMAL, 0.0
         self._taken = str.maketrans(dict.fromkeys(self._stand_ins.values(), unknown))
         self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=_without_normalizer(copy))
 

@@ -11,29 +11,33 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import sentencepiece
-from google.protobuf.message import DecodeError
-from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
 from dpe.text.files import whole_file
 from dpe.text.protected import ProtectedUnigram
+from dpe.text.sentencepiece_model import (
+    MARKER,
+    NORMAL,
+    SPECIAL_PIECES,
+    USER_DEFINED,
+    load_processor,
+    parse,
+    refuse_unusable,
+    with_special_pieces,
+)
 
-MARKER = "\u2581"
 VocabularyType = Literal["bpe", "unigram"]
 Normalization = Literal["nfkc", "identity"]
 
 # Our words for SentencePiece's rules. Its "nmt_nfkc" is NFKC that also reads odd blanks as blanks.
 _NORMALIZATION_RULES = {"nfkc": "nmt_nfkc", "identity": "identity"}
-_SPECIAL_PIECES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
-# SentencePiece's piece types (sentencepiece_model.proto).
-_NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +51,7 @@ class VocabularySettings:
     protected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not len(_SPECIAL_PIECES) < self.size < 2**31:
+        if not len(SPECIAL_PIECES) < self.size < 2**31:
             raise UserError(f"A vocabulary of {self.size} pieces cannot be; give 5 to {2**31 - 1}.")
         if not 0.98 <= self.character_coverage <= 1:  # as SentencePiece demands
             raise UserError(f"The character coverage is {self.character_coverage}; give 0.98 to 1.")
@@ -62,11 +66,11 @@ class Vocabulary:
 
     def __init__(self, content: bytes, *, name: str = "the model") -> None:
         self.content = content
-        self._model = _parse(content, name)
-        _refuse_unusable(self._model, name)
-        self._processor = _load_processor(content, name)
+        self._model = parse(content, name)
+        refuse_unusable(self._model, name)
+        self._processor = load_processor(content, name)
         self.type: VocabularyType = "bpe" if self._model.trainer_spec.model_type == 2 else "unigram"
-        self.pieces, self._special = _with_special_pieces(self._model)
+        self.pieces, self._special = with_special_pieces(self._model)
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
@@ -99,7 +103,7 @@ class Vocabulary:
     @cached_property
     def ids(self) -> Mapping[str, int]:
         """Id of every piece that may match text; control, unknown and unused pieces never do."""
-        kinds = (_NORMAL, _USER_DEFINED)
+        kinds = (NORMAL, USER_DEFINED)
         return {p.piece: i for i, p in enumerate(self._model.pieces) if p.type in kinds}
 
     @cached_property
@@ -131,7 +135,7 @@ class Vocabulary:
     @cached_property
     def protected(self) -> tuple[str, ...]:
         """Strings that are always one piece wherever they occur, the longest first."""
-        found = [p.piece for p in self._model.pieces if p.type == _USER_DEFINED]
+        found = [p.piece for p in self._model.pieces if p.type == USER_DEFINED]
         return tuple(sorted(found, key=lambda piece: (-len(piece), piece)))
 
     @cached_property
@@ -245,7 +249,7 @@ def check_protected(strings: Sequence[str]) -> tuple[str, ...]:
                 f"The protected string {string!r} is empty or has a blank or U+0000; "
                 "no piece can have these, so leave it out."
             )
-        if string in _SPECIAL_PIECES.values():
+        if string in SPECIAL_PIECES.values():
             raise UserError(f"The protected string {string!r} is a special piece already; leave it out.")
     return tuple(dict.fromkeys(strings))
 
@@ -253,7 +257,7 @@ def check_protected(strings: Sequence[str]) -> tuple[str, ...]:
 def _explain(message: str, settings: VocabularySettings) -> str:
     """SentencePiece's complaint as a sentence."""
     largest = re.search(r"too high \(\d+\).*<= (\d+)", message)
-    if largest and int(largest[1]) > len(_SPECIAL_PIECES) + len(set(settings.protected)):
+    if largest and int(largest[1]) > len(SPECIAL_PIECES) + len(set(settings.protected)):
         return (
             f"A vocabulary of {settings.size} pieces is more than this text can fill; "
             f"the largest possible size is {largest[1]}."
@@ -266,56 +270,3 @@ def _explain(message: str, settings: VocabularySettings) -> str:
     if largest or "empty()" in message:  # BPE calls text of blanks alone "too high" for any size
         return "The text to learn a vocabulary from is empty; give files with at least one word."
     return f"SentencePiece could not learn this vocabulary: {message.strip()}"
-
-
-def _parse(content: bytes, name: str) -> Any:
-    model: Any = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]  # generated at import
-    try:
-        model.ParseFromString(content)
-    except DecodeError as error:
-        raise UserError(f"{name} is not a SentencePiece model (or is damaged).") from error
-    if not model.pieces:
-        raise UserError(f"{name} is not a SentencePiece model (it has no pieces).")
-    return model
-
-
-def _load_processor(content: bytes, name: str) -> Any:
-    try:
-        return sentencepiece.SentencePieceProcessor(model_proto=content)
-    except RuntimeError as error:
-        raise UserError(f"{name} is damaged; SentencePiece says: {str(error).strip()}") from error
-
-
-def _refuse_unusable(model: Any, name: str) -> None:
-    """Models whose cuts could not be exact, each refused in one sentence."""
-    trainer, normalizer = model.trainer_spec, model.normalizer_spec
-    if trainer.model_type not in (1, 2):
-        raise UserError(f"{name} is neither a BPE nor a unigram model; learn one with --type bpe or unigram.")
-    if trainer.byte_fallback or any(p.type == _BYTE for p in model.pieces):
-        raise UserError(f"{name} uses byte fallback, which dpe does not read; learn one without it.")
-    if not normalizer.escape_whitespaces:
-        raise UserError(f"{name} does not mark blanks with U+2581; learn one with SentencePiece's default.")
-    crossing = next(_pieces_across_words(model), None)
-    if crossing is not None:
-        raise UserError(
-            f"{name} has the piece {crossing!r}, which crosses a word boundary (U+2581 may only be first); "
-            "learn one with split_by_whitespace and without treat_whitespace_as_suffix."
-        )
-
-
-def _pieces_across_words(model: Any) -> Iterator[str]:
-    for piece in model.pieces:
-        if piece.type in (_NORMAL, _USER_DEFINED) and MARKER in piece.piece[1:]:
-            yield piece.piece
-
-
-def _with_special_pieces(model: Any) -> tuple[tuple[str, ...], dict[str, int]]:
-    """All pieces by id, and the four special ids; those that the model lacks come behind its pieces."""
-    pieces = [p.piece for p in model.pieces]
-    trainer = model.trainer_spec
-    ids = {"pad": trainer.pad_id, "unk": trainer.unk_id, "bos": trainer.bos_id, "eos": trainer.eos_id}
-    for name, piece in _SPECIAL_PIECES.items():
-        if not 0 <= ids[name] < len(model.pieces):
-            ids[name] = len(pieces)
-            pieces.append(piece)
-    return tuple(pieces), ids

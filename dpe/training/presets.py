@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpe.model.transformer import TransformerSettings
-from dpe.training.settings import TrainingSettings
+from dpe.training.settings import Stopping, TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,13 @@ class Preset:
     def training_with(self, **changes: Any) -> TrainingSettings:
         """The training with those changes that are not None."""
         return replace(self.training, **_given(changes))
+
+    def stopping(
+        self, *, epochs: int | None, steps: int | None, patience: int | None, average: int
+    ) -> Stopping:
+        """When training ends; the preset's epochs count only where neither epochs nor steps are given."""
+        own = self.epochs if epochs is None and steps is None else epochs
+        return Stopping(epochs=own, steps=steps, patience=patience, average=average)
 
 
 def _given(changes: dict[str, Any]) -> dict[str, Any]:

@@ -9,15 +9,14 @@ import torch
 
 from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
-from dpe.progress import Progress
 from dpe.text.segmenters import BpeDropout, CountSegmenter, OwnCut
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.model_directory import model_directory, refuse_empty
 from dpe.training.position import Position
-from dpe.training.processes import Processes
 from dpe.training.segmenter_task import SegmenterData, SegmenterTask, build_mixed
-from dpe.training.settings import Stopping, TrainingSettings
+from dpe.training.session import Session
+from dpe.training.settings import TrainingSettings
 from dpe.training.trainer import Trainer
 
 
@@ -40,10 +39,7 @@ def train_segmenter(
     dev: ParallelText,
     *,
     settings: SegmenterSettings,
-    stopping: Stopping,
-    processes: Processes,
-    progress: Progress,
-    save_seconds: float = 300.0,
+    session: Session,
 ) -> Position:
     """Train, or go on training, the segmenter in `out`."""
     refuse_empty(train, dev)
@@ -57,18 +53,11 @@ def train_segmenter(
         cut_dev_source=OwnCut(vocabulary),
         max_characters=settings.max_characters,
     )
-    with model_directory(out, "segmenter", described, vocabulary, processes):
+    with model_directory(out, "segmenter", described, vocabulary, session.processes):
         torch.manual_seed(settings.training.seed)
         model = build_mixed(settings.network, vocabulary, source=settings.source)
-        return Trainer(
-            SegmenterTask(model, data, batch=settings.batch, seed=settings.training.seed),
-            settings.training,
-            stopping,
-            out,
-            processes=processes,
-            progress=progress,
-            save_seconds=save_seconds,
-        ).train()
+        task = SegmenterTask(model, data, batch=settings.batch, seed=settings.training.seed)
+        return Trainer(task, settings.training, out, session).train()
 
 
 def source_segmenter(vocabulary: Vocabulary, dropout: float) -> CountSegmenter:

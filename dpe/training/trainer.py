@@ -13,14 +13,13 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from dpe.errors import UserError
 from dpe.model.batch_order import prefetch, shard
-from dpe.progress import Progress, duration
+from dpe.progress import duration
 from dpe.training.allocator import keep_freed_memory
 from dpe.training.checkpoint import MODEL, average_weights, put_weights, save_model
 from dpe.training.curve import Curve
@@ -28,36 +27,11 @@ from dpe.training.interrupts import put_off
 from dpe.training.kept_weights import KeptWeights
 from dpe.training.pace import Pace, bits_of
 from dpe.training.position import Position, load_position, save_position
-from dpe.training.processes import Processes
-from dpe.training.settings import Stopping, TrainingSettings
+from dpe.training.session import Session
+from dpe.training.settings import TrainingSettings
+from dpe.training.task import Task
 
 _STEPS_A_RECORD = 100  # points of the curve between two epochs
-
-
-class Task(Protocol):
-    """What is trained: a model, its batches, its loss, its score on the development text."""
-
-    unit: str  # what losses are divided by: "character", "token"
-    example_count: int
-
-    @property
-    def model(self) -> nn.Module: ...
-
-    @property
-    def left_out(self) -> str:
-        """How many lines of the epochs so far were too long to train on; empty when none was."""
-
-    def examples(self, epoch: int) -> Iterator[list[Any]]:
-        """The batches of an epoch as lists of examples, in order; the same on every process."""
-
-    def collate(self, examples: list[Any], epoch: int) -> Any:
-        """A batch of tensors, with `to(device)`."""
-
-    def loss(self, batch: Any) -> tuple[Tensor, float, int]:
-        """The sum to minimise (nats), the sum to report (nats), and over how many units they go."""
-
-    def evaluate(self, processes: Processes) -> dict[str, float]:
-        """Scores on the development text; among them `score`, of which lower is better."""
 
 
 class Trainer:
@@ -67,23 +41,20 @@ class Trainer:
         self,
         task: Task,
         settings: TrainingSettings,
-        stopping: Stopping,
         directory: Path,
-        *,
-        processes: Processes,
-        progress: Progress,
-        save_seconds: float = 300.0,
+        session: Session,
     ) -> None:
-        self.task, self.settings, self.stopping, self.directory = task, settings, stopping, directory
-        self.processes, self.progress, self.save_seconds = processes, progress, save_seconds
-        self.model = task.model.to(processes.device)
+        self.task, self.settings, self.directory = task, settings, directory
+        self.stopping, self.save_seconds = session.stopping, session.save_seconds
+        self.progress, self.processes = session.progress, session.processes
+        self.model = task.model.to(self.processes.device)
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
         self.position = load_position(directory, self.model, self.optimizer) or Position()
         self._refuse_other_world()
-        self.kept = KeptWeights(directory, self.model, self.position, writes=processes.first)
-        self.curve = Curve(directory, records=self.position.records, active=processes.first)
+        self.kept = KeptWeights(directory, self.model, self.position, writes=self.processes.first)
+        self.curve = Curve(directory, records=self.position.records, active=self.processes.first)
         self._started = time.monotonic() - self.position.seconds
 
     def _refuse_other_world(self) -> None:
@@ -105,6 +76,8 @@ class Trainer:
             self.progress.say(f"{self.directory} {state} step {self.position.step:,}")
         if self.processes.device.type == "cpu":
             keep_freed_memory()
+            if self.settings.bf16:
+                self.progress.say("bf16 is for a GPU: on this CPU the training computes in float32")
         if not self._finished():
             self.kept.go_on()
         with self.progress.live(), put_off() as stop:
@@ -213,7 +186,7 @@ class Trainer:
         gradients = [p.grad for p in parameters if p.grad is not None]
         self.processes.sum_gradients(gradients)
         torch._foreach_div_(gradients, max(units, 1.0))
-        nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+        torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         for group in self.optimizer.param_groups:
             group["lr"] = self._learning_rate(self.position.step + 1)
         self.optimizer.step()

@@ -11,15 +11,14 @@ import torch
 
 from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
-from dpe.progress import Progress
 from dpe.segmentation.temperature import check_temperature
 from dpe.text.segmenters import CountSegmenter, OwnCut, make_segmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.model_directory import model_directory, refuse_empty
 from dpe.training.position import Position
-from dpe.training.processes import Processes
-from dpe.training.settings import Stopping, TrainingSettings
+from dpe.training.session import Session
+from dpe.training.settings import TrainingSettings
 from dpe.training.target_cuts import CorpusCutter, CountTargets, Cutting, EpochTargets, SegmenterTargets
 from dpe.training.trainer import Trainer
 from dpe.training.translator_task import TranslatorData, TranslatorTask, build_translation
@@ -60,13 +59,10 @@ def train_translator(
     dev: ParallelText,
     *,
     settings: TranslatorSettings,
-    stopping: Stopping,
-    processes: Processes,
-    progress: Progress,
+    session: Session,
     bleu: Bleu,
     cutter: CorpusCutter | None = None,
     cuts: Path | None = None,
-    save_seconds: float = 300.0,
 ) -> Position:
     """Train, or go on training, the translator in `out`.
 
@@ -88,20 +84,13 @@ def train_translator(
             train,
             directory=cuts or out / "cuts",
             work=out / "cache",
-            processes=processes,
-            progress=progress,
+            processes=session.processes,
+            progress=session.progress,
         )
     described = _described(settings, train, dev, cutter)
-    with model_directory(out, "translator", described, vocabulary, processes):
-        return Trainer(
-            _task(vocabulary, train, dev, targets, settings=settings, bleu=bleu),
-            settings.training,
-            stopping,
-            out,
-            processes=processes,
-            progress=progress,
-            save_seconds=save_seconds,
-        ).train()
+    with model_directory(out, "translator", described, vocabulary, session.processes):
+        task = _task(vocabulary, train, dev, targets, settings=settings, bleu=bleu)
+        return Trainer(task, settings.training, out, session).train()
 
 
 def _task(

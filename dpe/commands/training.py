@@ -1,0 +1,36 @@
+"""What the commands that train a model have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpe.progress import QUIET, Progress
+
+if TYPE_CHECKING:
+    from dpe.training.session import Session
+    from dpe.training.settings import Stopping
+
+
+@contextmanager
+def training_session(
+    out: Path, stopping: Stopping, *, device: str, save_minutes: float, progress: Progress
+) -> Iterator[Session]:
+    """Join the other processes, of which the first talks; leave them with a picture of the curve."""
+    from dpe.evaluation.plots import draw_training_curve
+    from dpe.training.curve import CURVE, read_curve
+    from dpe.training.processes import join_processes, leave_processes
+    from dpe.training.session import Session
+
+    processes = join_processes(device)
+    yield Session(
+        stopping=stopping,
+        processes=processes,
+        progress=progress if processes.first else Progress(QUIET),
+        save_seconds=60 * save_minutes,
+    )
+    if processes.first:
+        draw_training_curve(read_curve(out / CURVE), out / "training.png")
+    leave_processes(processes)

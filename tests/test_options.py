@@ -1,0 +1,152 @@
+"""Every option does what its help says: what commands hand on, and what the pages name."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from segmenters import PAIRS, learned_vocabulary, save_segmenter
+from translators import write_corpus
+from typer.main import get_command
+
+from dpe.cli import app, run
+from dpe.text.corpus import read_lines, write_lines
+from dpe.text.vocabulary import Vocabulary
+from dpe.training import segmenter_training, translator_training
+from dpe.training.presets import SEGMENTER_PRESETS
+from dpe.training.settings import Stopping
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]
+
+
+def command(line: str) -> None:
+    assert run(shlex.split(line)) == 0
+
+
+@pytest.fixture(autouse=True)
+def _stand_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_clean_drops_what_the_options_say(capsys: pytest.CaptureFixture[str]) -> None:
+    write_lines(Path("s"), ["So, ja.", "", "eins zwei drei vier", "eins zwei drei", "a b c d e"])
+    write_lines(Path("t"), ["So, yes.", "x", "one", "one", "a b c d e"])
+    options = "--moses de en --max-tokens 5 --max-ratio 3.5"
+    command(f"clean --source s --target t --out-source a --out-target b {options}")
+    assert list(read_lines(Path("a"))) == ["So , ja .", "eins zwei drei"]
+    assert list(read_lines(Path("b"))) == ["So , yes .", "one"]
+    assert re.findall(r"\d+", capsys.readouterr().err.splitlines()[-1])[:1] == ["2"]
+
+
+def test_a_vocabulary_is_learned_as_the_options_say() -> None:
+    write_lines(Path("text"), [*(f"<ph> {target} x²" for _, target in PAIRS), "ж"])
+    write_lines(Path("protect"), ["<ph>", ""])
+    options = "--size 100 --type unigram --normalization identity --character-coverage 0.999"
+    command(f"vocab --target text --protect protect --out model {options}")
+    learned = Vocabulary.load(Path("model"))
+    assert (len(learned), learned.type, learned.protected) == (100, "unigram", ("<ph>",))
+    assert "²" in learned.characters  # which nfkc makes a 2
+    assert "ж" not in learned.characters
+
+
+def trained_with(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, line: str) -> dict[str, Any]:
+    """What a training command hands to the training."""
+    found: dict[str, Any] = {}
+
+    def train(out: Path, *_: Any, **given: Any) -> None:
+        out.mkdir(exist_ok=True)
+        (out / "training.jsonl").write_text('{"epoch": 1, "step": 1, "train_bits": 2.0}\n')
+        found.update(given)
+
+    monkeypatch.setattr(module, name, train)
+    learned_vocabulary().save(Path("v"))
+    write_corpus(Path("c"))
+    sides = "--source c/train.en --target c/train.fi --dev-source c/dev.en --dev-target c/dev.fi"
+    command(f"{line} --vocab v {sides} --out out")
+    return found
+
+
+TRAINING = (
+    "--epochs 3 --steps 7 --accumulate 2 --learning-rate 0.02 --warmup 9 --dropout 0.4 --seed 5 "
+    "--save-minutes 2 --average 3 --patience 4 --device cpu --preset tiny"
+)
+
+
+def test_options_of_train_segmenter_reach_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = "--batch-characters 900 --source-dropout 0.2 --max-characters 77"
+    found = trained_with(
+        monkeypatch, segmenter_training, "train_segmenter", f"train-segmenter {TRAINING} {own}"
+    )
+    settings = found["settings"]
+    assert_training(found)
+    assert (settings.batch, settings.source, settings.source_dropout) == (900, True, 0.2)
+    assert settings.max_characters == 77
+
+
+def test_options_of_train_translator_reach_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    save_segmenter(Path("s"), learned_vocabulary())
+    own = (
+        "--batch-tokens 900 --source-method bpe-dropout --target-method dpe --segmenter s --bpe-dropout 0.2 "
+        "--unigram-alpha 0.3 --unigram-nbest 8 --target-sampling 0.7 --cut-seed 6 --cuts shared "
+        "--cut-workers 2 --moses en fi --bleu-tokenize char --label-smoothing 0.3 --max-tokens 70"
+    )
+    found = trained_with(
+        monkeypatch, translator_training, "train_translator", f"train-translator {TRAINING} {own}"
+    )
+    settings = found["settings"]
+    assert_training(found)
+    assert (settings.batch, settings.label_smoothing, settings.max_tokens) == (900, 0.3, 70)
+    assert (settings.source_method, settings.target_method) == ("bpe-dropout", "dpe")
+    assert (settings.bpe_dropout, settings.unigram_alpha, settings.unigram_nbest) == (0.2, 0.3, 8)
+    assert (settings.target_sampling, settings.cut_seed) == (0.7, 6)
+    assert (settings.moses, settings.bleu_tokenize) == (("en", "fi"), "char")
+    assert found["cuts"] == Path("shared")
+    assert found["cutter"].has_source
+    assert found["bleu"](["Hyvä ."], ["Hyvä."]) == pytest.approx(100)  # both are detokenised
+
+
+def assert_training(found: dict[str, Any]) -> None:
+    training, network = found["settings"].training, found["settings"].network
+    assert (training.accumulate, training.learning_rate, training.warmup) == (2, 0.02, 9)
+    assert (training.seed, training.bf16, network.dropout) == (5, False, 0.4)
+    session = found["session"]
+    assert session.stopping == Stopping(epochs=3, steps=7, patience=4, average=3)
+    assert session.save_seconds == 120.0
+    assert network.width == SEGMENTER_PRESETS["tiny"].network.width
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_options_that_a_page_names_exist(page: str) -> None:
+    commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
+    for name, rest in re.findall(r"\bdpe ([a-z-]+)((?: [^`\n]*)?)", text):
+        if name in commands:
+            known = {option for one in commands[name].params for option in one.opts} | {"--help"}
+            named = {word.rstrip(".,;:)") for word in rest.split() if word.startswith("--")}
+            assert named <= known, (name, rest)
+
+
+def test_presets_are_those_of_the_manual() -> None:
+    page = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8")
+    row = r"^\| `(\w+)` \| d (\d+), (\d)\+(\d) layers[^|]*\| (?:(\d+) x )?([\d,]+) characters"
+    rows = re.findall(row, page, re.MULTILINE)
+    assert {name for name, *_ in rows} == set(SEGMENTER_PRESETS)
+    for name, *numbers, accumulate, batch in rows:
+        preset = SEGMENTER_PRESETS[name]
+        network = preset.network
+        assert [network.width, network.encoder_layers, network.decoder_layers] == [*map(int, numbers)]
+        assert (preset.training.accumulate, preset.batch) == (
+            int(accumulate or 1),
+            int(batch.replace(",", "")),
+        )
+
+
+def test_base_is_the_papers() -> None:
+    base = SEGMENTER_PRESETS["base"]
+    assert (base.network.heads, base.network.feed_forward, base.network.norm) == (8, 2048, "post")
+    assert (base.network.dropout, base.epochs) == (0.3, 20)
+    assert (base.training.learning_rate, base.training.warmup, base.training.accumulate) == (5e-4, 4000, 16)
