@@ -133,6 +133,18 @@ def test_long_lines_are_left_out(corpus: Path, vocabulary: Vocabulary, tmp_path:
     assert position.step == len(kept)  # a batch holds one line
 
 
+def test_giant_lines_of_dev_are_left_out(
+    vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, sizes = write_corpus(tmp_path / "corpus"), list[tuple[int, int]]()
+    for side in ("en", "fi"):
+        with (corpus / f"dev.{side}").open("a", encoding="utf-8") as file:
+            file.write("a " * 1001 + "\n")
+    monkeypatch.setattr("translators.bleu", lambda *texts: sizes.append(tuple(map(len, texts))) or 1.0)
+    train(tmp_path / "out", corpus, vocabulary, stopping=Stopping(steps=1))
+    assert sizes == [(10, 10)]
+
+
 def test_random_targets_have_draws_of_their_own(vocabulary: Vocabulary) -> None:
     segmenter = BpeDropout(vocabulary, dropout=0.5)
     text = TRAIN[0][1]

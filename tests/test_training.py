@@ -197,6 +197,22 @@ def test_long_lines_are_left_out_with_a_count(corpus: Path, tmp_path: Path) -> N
     assert f"{long} lines longer than 40 characters left out" in says
 
 
+def test_a_giant_line_of_dev_is_left_out_with_a_count(corpus: Path, tmp_path: Path) -> None:
+    for side in ("en", "fi"):
+        text = (corpus / f"dev.{side}").read_text(encoding="utf-8")
+        (tmp_path / f"dev.{side}").write_text(f"{text}{'a' * 100_000}\n", encoding="utf-8")
+        (tmp_path / f"train.{side}").write_bytes((corpus / f"train.{side}").read_bytes())
+    (tmp_path / "vocab.model").write_bytes((corpus / "vocab.model").read_bytes())
+    said = run([*DPE, *training(tmp_path, tmp_path / "out", "--steps", 1)])
+    assert "1 lines of the development text longer than 2,000 characters left out" in said
+    run([*DPE, *training(corpus, tmp_path / "without", "--steps", 1)])
+    assert last_dev_bits(tmp_path / "out") == last_dev_bits(tmp_path / "without")
+
+
+def last_dev_bits(out: Path) -> float:
+    return float(read_curve(out / "training.jsonl")[-1]["dev_bits"])
+
+
 def test_where_all_lines_are_too_long_nothing_is_trained(corpus: Path, tmp_path: Path) -> None:
     command = [*DPE, *training(corpus, tmp_path / "out", "--steps", 5, "--max-characters", 1)]
     left_out = "300 lines longer than 1 characters left out"

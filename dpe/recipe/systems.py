@@ -62,6 +62,9 @@ SYSTEMS = {
         _paper("bpe-dropout", "BPE dropout / BPE dropout", "bpe-dropout"),
         _paper("dpe", "BPE dropout / DPE", "dpe", "mixed"),
         _paper("dpe-fixed", "BPE dropout / DPE fixed", "dpe-fixed", "mixed"),
+        System(
+            name="dpe-plain", title="BPE / DPE fixed", source="bpe", target="dpe-fixed", segmenter="mixed"
+        ),
         _paper("lm-dpe", "BPE dropout / LM DPE", "dpe-fixed", "lm"),
         System(
             name="dpe-sampled",

@@ -19,7 +19,9 @@ from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, split_words
 from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
 from dpe.training.processes import Processes
+from dpe.training.task import long_lines, refuse_long_dev
 
+LONGEST_DEV = 2_000  # characters; longer lines of the development text are left out
 UNKNOWN_RATE = 0.001  # characters hidden from the decoder, so that the unknown character is trained
 
 
@@ -67,6 +69,8 @@ class SegmenterTask:
         self.model, self.data = model, data
         self.example_count = len(data.train)
         self._too_long: set[int] = set()
+        self._dev_lines = [n for n in range(len(data.dev)) if self._longest(*data.dev[n]) <= LONGEST_DEV]
+        refuse_long_dev(self._dev_lines, f"{LONGEST_DEV:,} characters")
         self._batch, self._seed = batch, seed
         self._collator = MixedCollator(data.vocabulary, unknown_rate=UNKNOWN_RATE, seed=seed)
         self._dev_collator = MixedCollator(data.vocabulary)
@@ -84,20 +88,24 @@ class SegmenterTask:
     def _load(self, number: int, epoch: int) -> MixedExample | None:
         """A line with its source cut for this epoch; None, and counted, when it is too long."""
         source, target = self.data.train[number]
-        if max(map(self._length, (target, source or ""))) > self.data.max_characters:
+        if self._longest(source, target) > self.data.max_characters:
             self._too_long.add(number)
             return None
         pieces = None if source is None else self.data.cut_source.cut(source, Draw(self._seed, epoch, number))
         return mixed_example(self.data.vocabulary, number, pieces, target)
 
-    def _length(self, text: str) -> int:
-        """Characters as the model counts them; normalising may make many of one."""
-        return len(self.data.vocabulary.normalize(text)) - 1
+    def _longest(self, source: str | None, target: str) -> int:
+        """Characters of the longer side as the model counts them; normalising may make many of one."""
+        return max(len(self.data.vocabulary.normalize(text)) - 1 for text in (source or "", target))
 
     @property
     def left_out(self) -> str:
-        count, limit = len(self._too_long), self.data.max_characters
-        return f"{count:,} lines longer than {limit:,} characters left out" if count else ""
+        return long_lines(
+            len(self._too_long),
+            f"{self.data.max_characters:,} characters",
+            len(self.data.dev) - len(self._dev_lines),
+            f"{LONGEST_DEV:,} characters",
+        )
 
     def collate(self, examples: list[MixedExample], epoch: int) -> MixedBatch:
         return self._collator.collate(examples, epoch=epoch)
@@ -127,8 +135,8 @@ class SegmenterTask:
 
     def _dev_examples(self) -> Iterator[list[MixedExample]]:
         return epoch_batches(
-            len(self.data.dev),
-            self._load_dev,
+            len(self._dev_lines),
+            lambda place: self._load_dev(self._dev_lines[place]),
             lambda example: example.size,
             budget=(self._batch, self._batch),
             seed=0,

@@ -1,12 +1,16 @@
-"""What the trainer asks of a model that it trains; segmenter_task.py and translator_task.py answer."""
+"""What the trainer asks of a model that it trains; segmenter_task.py and translator_task.py answer.
+
+Both leave out lines that are too long for the memory of a batch, and say how many.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from dpe.errors import UserError
 from dpe.training.processes import Processes
 
 
@@ -34,3 +38,19 @@ class Task(Protocol):
 
     def evaluate(self, processes: Processes) -> dict[str, float]:
         """Scores on the development text; among them `score`, of which lower is better."""
+
+
+def refuse_long_dev(kept: Sized, limit: str) -> None:
+    """Some line of the development text must be short enough to choose by."""
+    if not len(kept):
+        raise UserError(f"Every line of the development text is longer than {limit}; give shorter ones.")
+
+
+def long_lines(train: int, train_limit: str, dev: int, dev_limit: str) -> str:
+    """One sentence about the lines that were too long; empty when none was."""
+    parts = []
+    if train:
+        parts.append(f"{train:,} lines longer than {train_limit} left out")
+    if dev:
+        parts.append(f"{dev:,} lines of the development text longer than {dev_limit} left out")
+    return "; ".join(parts)

@@ -19,6 +19,9 @@ from dpe.text.vocabulary import Vocabulary
 from dpe.training.objectives import label_smoothed_cross_entropy
 from dpe.training.processes import Processes
 from dpe.training.target_cuts import CutTarget, EpochTargets
+from dpe.training.task import long_lines, refuse_long_dev
+
+LONGEST_DEV = 1_000  # pieces; longer lines of the development text are left out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,9 @@ class TranslatorTask:
         self.example_count = len(data.train)
         self._too_long: set[int] = set()
         self._batch, self._seed, self._smoothing = batch, seed, label_smoothing
-        self._dev = [self._dev_example(number) for number in range(len(data.dev))]
+        examples = (self._dev_example(number) for number in range(len(data.dev)))
+        self._dev = [example for example in examples if max(example.size) <= LONGEST_DEV + 1]
+        refuse_long_dev(self._dev, f"{LONGEST_DEV:,} pieces")
 
     def examples(self, epoch: int) -> Iterator[list[TranslationExample]]:
         cut_target = self.data.targets.start(epoch)
@@ -93,8 +98,12 @@ class TranslatorTask:
 
     @property
     def left_out(self) -> str:
-        count, limit = len(self._too_long), self.data.max_tokens
-        return f"{count:,} lines longer than {limit:,} pieces left out" if count else ""
+        return long_lines(
+            len(self._too_long),
+            f"{self.data.max_tokens:,} pieces",
+            len(self.data.dev) - len(self._dev),
+            f"{LONGEST_DEV:,} pieces",
+        )
 
     def _example(self, number: int, source: list[str], target: list[str]) -> TranslationExample:
         vocabulary = self.data.vocabulary
@@ -121,15 +130,15 @@ class TranslatorTask:
         report = self.data.targets.report()
         self.model.eval()
         nats, tokens = 0.0, 0
-        translations = [""] * len(self._dev)
+        translations: dict[int, str] = {}
         for examples in self._dev_batches():
             batch = self.collate(examples).to(processes.device)
             nats += float(label_smoothed_cross_entropy(self.model, batch, smoothing=0.0)[1])
             tokens += batch.token_count
             for line, ids in zip(batch.lines, self._greedy(batch), strict=True):
                 translations[line] = self.data.vocabulary.decode_ids(ids)
-        references = [self.data.dev[number].target for number in range(len(self._dev))]
-        bleu = self.data.dev_bleu(translations, references)
+        pairs = [(translations[one.line], self.data.dev[one.line].target) for one in self._dev]
+        bleu = self.data.dev_bleu(*map(list, zip(*pairs, strict=True)))
         bits = nats / max(tokens, 1) / math.log(2)
         return {"score": -bleu, "dev_bleu": bleu, "dev_bits": bits} | report
 
