@@ -10,7 +10,7 @@ from dpe.evaluation.tables import Table
 from dpe.pipeline.results import Metric, Results, SystemResult
 from dpe.pipeline.verdicts import P_VALUES, SIGNIFICANT, verdict
 
-_DROPOUT = "bpe-dropout"
+_DROPOUT, _PLAIN = "bpe-dropout", "dpe-plain"
 METRIC_NAMES: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF2"}
 
 
@@ -40,11 +40,11 @@ def _score_table(runs: Sequence[Results], metric: Metric, text: str) -> Table:
 
 
 def baseline_of(system: str, columns: Sequence[tuple[str, str]]) -> str | None:
-    """What a system is compared with: BPE dropout as in the paper's Δ2, or the first system."""
+    """BPE dropout as in the paper's Δ2; of itself, and of a system that drops nothing, the first system."""
     names = [name for name, _ in columns]
     if system == names[0]:
         return None
-    return _DROPOUT if _DROPOUT in names and system != _DROPOUT else names[0]
+    return _DROPOUT if _DROPOUT in names and system not in (_DROPOUT, _PLAIN) else names[0]
 
 
 def _columns(runs: Sequence[Results]) -> list[tuple[str, str]]:
