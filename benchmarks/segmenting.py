@@ -185,11 +185,11 @@ def _speeds(segmenter: Segmenter, lines: int) -> dict[str, float]:
 
 
 def measure_workers(lines: int) -> dict[str, float]:
-    """NumberedPairs a second of one worker and of two."""
+    """Lines a second of one worker and of two."""
     pairs = [Pair(*pair) for pair in zip(text().sources[:lines], text().targets[:lines], strict=True)]
     batches = epoch_batches(
         len(pairs), int, lambda i: (0, len(pairs[i].target) + 2),
-        budget=(BATCH_CHARACTERS, BATCH_CHARACTERS), seed=0, epoch=0, shuffle=True,
+        budget=(BATCH_CHARACTERS, BATCH_CHARACTERS), seed=0, epoch=0,
     )  # fmt: skip
     tasks = [NumberedPairs(batch, [pairs[i] for i in batch]) for batch in batches]
     make = partial(

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import make_model
 
-from dpe.model.batch_order import epoch_batches, prefetch, shard
+from dpe.model.batch_order import batches_by_length, epoch_batches, prefetch, shard
 from dpe.model.batching import (
     CharacterIds,
     MixedCollator,
@@ -39,7 +39,6 @@ def batches_of(
     seed: int = 1,
     epoch: int = 0,
     window: int = 20_000,
-    shuffle: bool = True,
 ) -> list[list[Line]]:
     def load(line: int) -> Line:
         return (line, *sizes[line])
@@ -47,9 +46,7 @@ def batches_of(
     def size(example: Line) -> tuple[int, int]:
         return example[1:]
 
-    made = epoch_batches(
-        len(sizes), load, size, budget=budget, seed=seed, epoch=epoch, window=window, shuffle=shuffle
-    )
+    made = epoch_batches(len(sizes), load, size, budget=budget, seed=seed, epoch=epoch, window=window)
     return list(made)
 
 
@@ -61,9 +58,9 @@ def padded_size(batch: list[Line]) -> tuple[int, int]:
     return len(batch) * max(e[1] for e in batch), len(batch) * max(e[2] for e in batch)
 
 
-@given(sizes, st.integers(1, 70), st.booleans(), st.integers(0, 3))
-def test_every_line_once(sizes: list[tuple[int, int]], window: int, shuffle: bool, epoch: int) -> None:
-    batches = batches_of(sizes, window=window, shuffle=shuffle, epoch=epoch)
+@given(sizes, st.integers(1, 70), st.integers(0, 3))
+def test_every_line_once(sizes: list[tuple[int, int]], window: int, epoch: int) -> None:
+    batches = batches_of(sizes, window=window, epoch=epoch)
     assert sorted(lines_of(batches)) == list(range(len(sizes)))
 
 
@@ -80,7 +77,8 @@ def test_budgets_hold_with_padding(
 def test_batches_are_as_large_as_the_budget_allows(
     sizes: list[tuple[int, int]], budget: tuple[int, int]
 ) -> None:
-    batches = batches_of(sizes, budget=budget, shuffle=False)
+    lines = [(number, *size) for number, size in enumerate(sizes)]
+    batches = list(batches_by_length(lines, lambda line: line[1:], budget=budget))
     for batch, following in pairwise(batches):
         source, target = padded_size([*batch, following[0]])
         assert source > budget[0] or target > budget[1]
@@ -108,9 +106,11 @@ def test_batches_of_a_window_are_shuffled() -> None:
     assert lengths not in (sorted(lengths), sorted(lengths, reverse=True))
 
 
-def test_without_shuffling_windows_follow_the_file_from_short_to_long() -> None:
+def test_windows_follow_the_examples_from_short_to_long() -> None:
     sizes = [(1, 3), (1, 1), (2, 2), (1, 2), (1, 9), (1, 1)]
-    assert lines_of(batches_of(sizes, window=4, shuffle=False)) == [1, 3, 2, 0, 5, 4]
+    made = batches_by_length(range(6), sizes.__getitem__, budget=(9, 9), window=4)
+    assert [line for batch in made for line in batch] == [1, 3, 2, 0, 5, 4]
+    assert list(batches_by_length([], sizes.__getitem__, budget=(9, 9))) == []
 
 
 def test_lines_left_out() -> None:

@@ -132,6 +132,16 @@ def test_text_that_looks_unfinished_is_spoken_of(
     assert told.startswith(f"{hypothesis} {said}") if said else told == ""
 
 
+def test_results_of_a_run_are_not_replaced(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "plan.json").write_text("{}")
+    arguments = ["evaluate", "--reference", files["reference"], "--hypothesis", files["good"]]
+    assert run([*arguments, "--out", str(tmp_path)]) == 2
+    assert "is the directory of a run" in capsys.readouterr().err
+    assert not (tmp_path / "results.json").exists()
+
+
 def test_morphology(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["morphology", "--pieces", files["a"], "--pieces", files["nmt"], "--gold", files["gold"]]
     found = as_json(capsys, *arguments, "--samples", "20", "--out", str(tmp_path / "out"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpe.errors import UserError
-from dpe.text.grammar import Pair, _distinct, generate, refuse_other_text, write_corpus
+from dpe.text.grammar import GoldPair, _distinct, generate, refuse_other_text, write_corpus
 from dpe.text.inflection import Case, english_plural, english_s
 from dpe.text.lexicon import ADJECTIVES, NOUNS, VERBS, nouns_of
 
@@ -94,7 +94,7 @@ ADJECTIVE_FORMS = [
 
 
 @pytest.fixture(scope="module")
-def pairs() -> list[Pair]:
+def pairs() -> list[GoldPair]:
     return list(generate(30_000, seed=3))
 
 
@@ -166,7 +166,9 @@ CLAUSES = [
 
 
 @pytest.mark.parametrize(("english", "finnish", "words"), CLAUSES)
-def test_clauses_say_the_same(english: str, finnish: str, words: dict[str, str], pairs: list[Pair]) -> None:
+def test_clauses_say_the_same(
+    english: str, finnish: str, words: dict[str, str], pairs: list[GoldPair]
+) -> None:
     translations = {pair.source: pair.target for pair in pairs}
     said = [word for word in words if english.format(word) in translations]
     assert said
@@ -175,13 +177,13 @@ def test_clauses_say_the_same(english: str, finnish: str, words: dict[str, str],
         assert re.fullmatch(pattern, translations[english.format(word)])
 
 
-def test_morphs_join_to_the_words_in_order(pairs: list[Pair]) -> None:
+def test_morphs_join_to_the_words_in_order(pairs: list[GoldPair]) -> None:
     for pair in pairs[:5_000]:
         assert re.findall(r"\w+", pair.target) == ["".join(morphs) for morphs in pair.morphs]
         assert all(all(morphs) for morphs in pair.morphs)
 
 
-def test_clauses_are_punctuated(pairs: list[Pair]) -> None:
+def test_clauses_are_punctuated(pairs: list[GoldPair]) -> None:
     for pair in pairs:
         assert re.fullmatch(r"[\w' ]+(, (and|but|so)[\w' ]+)?[.?]", pair.source), pair.source
         assert re.fullmatch(r"[\wäö]+( [\wäö]+)*(, [\wäö]+( [\wäö]+)+)?[.?]", pair.target), pair.target
@@ -189,7 +191,7 @@ def test_clauses_are_punctuated(pairs: list[Pair]) -> None:
         assert not re.search(r"\ba [aeiou]|\ban [^aeiou]", pair.source), pair.source
 
 
-def test_suffixes_obey_vowel_harmony(pairs: list[Pair]) -> None:
+def test_suffixes_obey_vowel_harmony(pairs: list[GoldPair]) -> None:
     """Within a word, from its last stem on, back and front vowels do not meet (i and e go with either)."""
     firsts = {part for noun in NOUNS for part in noun.parts}
     suffixed = 0
@@ -205,7 +207,7 @@ def _is_stem(morph: str) -> bool:
     return any(morph[:-1] == noun.stem[:-1] or morph == noun.stem[:-1] for noun in NOUNS)
 
 
-def test_adjectives_agree_with_their_nouns(pairs: list[Pair]) -> None:
+def test_adjectives_agree_with_their_nouns(pairs: list[GoldPair]) -> None:
     """An adjective's suffixes start the noun's, harmony and what only nouns carry aside."""
     seen = 0
     for pair in pairs[:5_000]:
@@ -222,7 +224,7 @@ def test_same_seed_same_pairs() -> None:
     assert list(generate(300, seed=5)) != list(generate(300, seed=6))
 
 
-def test_pairs_are_distinct_in_both_languages(pairs: list[Pair]) -> None:
+def test_pairs_are_distinct_in_both_languages(pairs: list[GoldPair]) -> None:
     assert (
         len({pair.source for pair in pairs}) == len({pair.target for pair in pairs}) == len(pairs) == 30_000
     )
@@ -244,7 +246,7 @@ def test_more_than_100_000_pairs_are_possible() -> None:
     assert len(set(finite)) == len(finite)
 
 
-def test_word_frequencies_are_zipfian(pairs: list[Pair]) -> None:
+def test_word_frequencies_are_zipfian(pairs: list[GoldPair]) -> None:
     counts = Counter("".join(morphs) for pair in pairs[:20_000] for morphs in pair.morphs)
     assert sum(count <= 2 for count in counts.values()) / len(counts) > 0.3
     assert sum(count for _, count in counts.most_common(10)) / counts.total() > 0.1
@@ -252,14 +254,14 @@ def test_word_frequencies_are_zipfian(pairs: list[Pair]) -> None:
 
 
 def test_too_few_distinct_sentences_is_a_sentence() -> None:
-    pair = Pair("he is.", "hän on.", (("hän",), ("on",)))
+    pair = GoldPair("he is.", "hän on.", (("hän",), ("on",)))
     with pytest.raises(UserError, match="only 1 distinct pairs of the 2"):
         list(_distinct(repeat(pair), 2))
 
 
 def test_a_line_of_either_language_is_given_once() -> None:
     lines = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
-    draws = [Pair(source, target, ((target,),)) for source, target in lines]
+    draws = [GoldPair(source, target, ((target,),)) for source, target in lines]
     assert [pair.target for pair in _distinct(iter(draws), 2)] == ["x", "y"]
 
 

@@ -185,6 +185,8 @@ def test_flat_edges_of_a_batch(vocabulary: Vocabulary, batch: list[list[str]], s
     assert made.edge_pieces.tolist() == [piece for _, piece, *_ in expected]
     assert made.end_edges.tolist() == [i for i, edge in enumerate(expected) if edge[2] is None]
     assert made.word_sentence.tolist() == [row for row, words in enumerate(batch) for _ in words]
+    begins = {word: position - start for position, _, word, start, _ in expected if word is not None}
+    assert made.word_positions.tolist() == list(begins.values())
 
 
 @given(vocabularies(), sentences, st.integers(0, 40))
@@ -204,21 +206,22 @@ def test_buckets_hold_every_word_once(vocabulary: Vocabulary, batch: list[list[s
                 expected[rows[word], start, span] = scores[i]
         found = bucket.scatter(scores)
         assert torch.equal(found, expected)
-        assert torch.equal(bucket.mask(), expected.isfinite())
-        there = found[bucket.mask()].long()
-        assert torch.equal(bucket.ids()[bucket.mask()], made.edge_pieces[there])
-        assert (bucket.ids()[~bucket.mask()] == -1).all()
+        assert torch.equal(found.flatten()[bucket.cells].long(), bucket.edges)
+        assert (bucket.cells.diff() > 0).all()
         assert bucket.lengths.tolist() == [len(all_words[number]) for number in rows]
 
 
 def padded_ids(lattices: LatticeBuilder, batch: list[list[str]]) -> list[list[tuple[int, int, int]]]:
-    """The cells of each word of a batch, read from the padded tensors."""
+    """Start, span and piece of the edges of each word of a batch, read from the padded tensors."""
     made, _ = batch_of(lattices, batch)
     cells: dict[int, list[tuple[int, int, int]]] = {}
     for bucket in made.buckets:
-        for number, ids in zip(bucket.words.tolist(), bucket.ids(), strict=True):
-            where = (ids >= 0).nonzero().tolist()
-            cells[number] = [(start, span, int(ids[start, span])) for start, span in where]
+        padded = bucket.scatter(torch.arange(len(made.edge_pieces), dtype=torch.float64))
+        for number, edges in zip(bucket.words.tolist(), padded, strict=True):
+            where = edges.isfinite().nonzero().tolist()
+            cells[number] = [
+                (start, span, int(made.edge_pieces[int(edges[start, span])])) for start, span in where
+            ]
     return [cells[number] for number in sorted(cells)]
 
 

@@ -119,6 +119,15 @@ def assert_training(found: dict[str, Any]) -> None:
     assert network.width == SEGMENTER_PRESETS["tiny"].network.width
 
 
+@pytest.mark.parametrize("name", ["segment", "score"])
+def test_an_output_is_no_input_even_by_force(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    save_segmenter(Path("s"), learned_vocabulary(), source=False)
+    write_lines(Path("text"), ["talossa"])
+    assert run([name, "--segmenter", "s", "--target", "text", "--out", "text", "--force"]) == 2
+    assert "is an input as well" in capsys.readouterr().err
+    assert list(read_lines(Path("text"))) == ["talossa"]
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_options_that_a_page_names_exist(page: str) -> None:
     commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]

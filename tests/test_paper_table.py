@@ -79,6 +79,11 @@ def test_one_seed_that_is_not_sure_takes_the_star(tmp_path: Path) -> None:
     assert paper_tables([found])[0].rows[0][3] == "+1.33"  # the third seed has p = 0.06
 
 
+def test_a_difference_of_other_seeds_than_were_tested_has_no_star(tmp_path: Path) -> None:
+    found = read_results(hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES[:2]}, p=0.001))
+    assert paper_tables([found])[0].rows[0][-1] == "+1.28"
+
+
 def test_the_mean_of_all_seeds_decides_where_it_was_tested(tmp_path: Path) -> None:
     root = hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.02)
     mean_test = {"difference": 1.33, "low": 0.4, "high": 2.26, "p_value": 0.002}

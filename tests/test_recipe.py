@@ -159,9 +159,13 @@ def test_a_circle_of_recipes_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_system_may_be_defined_in_the_recipe(tmp_path: Path) -> None:
-    own = '[{name = "mine", title = "BPE / DPE", source = "bpe", target = "dpe", segmenter = "mixed"}, "bpe"]'
+    own = (
+        '[{name = "mine", title = "B / D", source = "bpe", target = "dpe-fixed", segmenter = "mixed"}, "bpe"]'
+    )
     systems = read_recipe(write(tmp_path, GOOD), [f"systems={own}"]).systems
-    assert systems[0] == System(name="mine", title="BPE / DPE", source="bpe", target="dpe", segmenter="mixed")
+    assert systems[0] == System(
+        name="mine", title="B / D", source="bpe", target="dpe-fixed", segmenter="mixed"
+    )
     assert systems[1] == SYSTEMS["bpe"]
 
 
@@ -170,6 +174,7 @@ def test_a_system_may_be_defined_in_the_recipe(tmp_path: Path) -> None:
     [
         ('source = "bpe", target = "dpe"', "needs a segmenter"),
         ('source = "bpe", target = "bpe", segmenter = "lm"', "if, and only if"),
+        ('source = "bpe", target = "dpe", segmenter = "mixed"', "every dropout of the source"),
         ('source = "bpe", target = "unigram"', "unigram on both sides"),
         ('source = "bpe", target = "bpe", target_sampling = 1.0', "only the target dpe"),
         ('source = "bpe", target = "dpe", segmenter = "mixed", target_sampling = inf', "temperature is inf"),

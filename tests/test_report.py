@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dpe.cli import run as command
-from dpe.evaluation.lattice_picture import Arc, WordLattice, lattice_picture
+from dpe.evaluation.lattice_picture import Arc, WordArcs, lattice_picture
 from dpe.evaluation.plots import TrainingCurve, draw_training_curves
 from dpe.evaluation.report import (
     ExampleCuts,
@@ -238,7 +238,7 @@ def test_pieces_are_parted_at_words() -> None:
 
 def test_arcs_are_as_thick_as_probable_and_improbable_ones_are_left_out(tmp_path: Path) -> None:
     arcs = [Arc(0, 2, 0.2, False), Arc(0, 1, 0.8, True), Arc(1, 3, 0.8, True), Arc(2, 3, 0.001, False)]
-    block = lattice_picture([WordLattice("<a&", arcs)], caption="arcs")
+    block = lattice_picture([WordArcs("<a&", arcs)], caption="arcs")
     page = write_page(tmp_path / "page.html", block)
     widths = dict(re.findall(r'class="(best|other)" stroke-width="([\d.]+)"', block))
     assert float(widths["best"]) > float(widths["other"])

@@ -293,3 +293,11 @@ def test_results_of_others_in_a_new_run_directory_are_kept(tmp_path: Path) -> No
         _refuse_files_without_plan(tmp_path)
     (tmp_path / "plan.json").write_text("{}")
     _refuse_files_without_plan(tmp_path)
+
+
+def test_a_record_that_a_kill_cut_short_is_not_somebodys_file(tmp_path: Path) -> None:
+    toy = Toy(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / ".artifact.json.0123456789ab").write_text("{")
+    assert toy.run() == ["a", "x/b", "x/c", "d"]
+    assert not (tmp_path / "a" / ".artifact.json.0123456789ab").exists()

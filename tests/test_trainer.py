@@ -43,6 +43,7 @@ def train(
     processes: Processes = Processes(),
     seed: int = 1,
     learning_rate: float = 1e-3,
+    save_seconds: float = 300.0,
     **stopping: Any,
 ) -> Position:
     vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
@@ -60,13 +61,39 @@ def train(
         text,
         text,
         settings=settings,
-        session=Session(stopping=Stopping(**stopping), processes=processes),
+        session=Session(stopping=Stopping(**stopping), processes=processes, save_seconds=save_seconds),
     )
 
 
 def evaluations(out: Path) -> list[tuple[int, int, float]]:
     records = [record for record in read_curve(out / "training.jsonl") if "dev_bits" in record]
     return [(record["epoch"], record["step"], record["dev_bits"]) for record in records]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "last.safetensors", "training.jsonl", "training.png"])
+def test_files_of_others_in_a_new_directory_are_kept(name: str, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text("mine")
+    with pytest.raises(UserError, match=f"{name} is there and of no training"):
+        train(tmp_path / "out", steps=1)
+    assert (tmp_path / "out" / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("steps", [UPDATES - 1, UPDATES])
+def test_a_training_killed_after_its_last_update_is_scored_when_it_goes_on(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as once:
+        once.setattr(SegmenterTask, "evaluate", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "cut", steps=steps, save_seconds=0.0)
+    cut, whole = (train(tmp_path / name, steps=steps) for name in ("cut", "whole"))
+    assert (cut.step, cut.epoch, cut.kept_score) == (whole.step, whole.epoch, whole.kept_score)
+    assert evaluations(tmp_path / "cut") == evaluations(tmp_path / "whole")
+    assert (tmp_path / "cut" / "model.safetensors").exists()
 
 
 def test_steps_that_end_with_an_epoch_complete_it(tmp_path: Path) -> None:
@@ -87,7 +114,7 @@ def test_an_end_within_an_epoch_leaves_no_trace_in_a_longer_training(
     early = train(tmp_path / "in_two", steps=2 * UPDATES + 2, patience=patience)
     assert early.at_end < early.best  # it still learns, so the weights at the end are kept
     in_two = train(tmp_path / "in_two", steps=4 * UPDATES, patience=patience)
-    assert (in_two.epoch, in_two.step, in_two.kept) == (at_once.epoch, at_once.step, at_once.kept)
+    assert (in_two.epoch, in_two.step, in_two.kept_score) == (at_once.epoch, at_once.step, at_once.kept_score)
     kept = [load_tensors(tmp_path / name / "model.safetensors") for name in ("at_once", "in_two")]
     assert kept[0][1] == kept[1][1]
     assert all(torch.equal(weights, kept[1][0][name]) for name, weights in kept[0][0].items())
@@ -100,7 +127,7 @@ def test_the_best_epoch_comes_back_when_a_training_goes_on(tmp_path: Path) -> No
     position = Position(best=beside["score"], at_end=0.0)
     KeptWeights(tmp_path / "out", torch.nn.Linear(1, 1), position, writes=True).go_on()
     assert load_tensors(tmp_path / "out" / "model.safetensors")[1] == beside
-    assert position.kept == beside["score"]
+    assert position.kept_score == beside["score"]
 
 
 def test_the_epoch_under_way_is_the_one_that_is_shown(tmp_path: Path) -> None:

@@ -8,15 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dpe.commands.options import AsJson, AsMarkdown, BleuTokenize, Seed
+from dpe.errors import UserError
 from dpe.progress import Progress
 from dpe.text.files import require_files, whole_text_file
 
 if TYPE_CHECKING:
     from dpe.evaluation.tables import Table
 
+
+def _refuse_run(out: Path | None) -> Path | None:
+    """`results.json` is the name of a run's results too."""
+    if out and (out / "plan.json").exists():
+        raise UserError(f"{out} is the directory of a run, whose results.json would be lost; give another.")
+    return out
+
+
 OutDirectory = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Also write results.json and any figures (PNG, SVG) here."),
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        callback=_refuse_run,
+        help="Also write results.json and any figures (PNG, SVG) here.",
+    ),
 ]
 Format = Annotated[
     Literal["pieces", "subword-nmt"] | None,

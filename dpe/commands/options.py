@@ -14,7 +14,11 @@ InputFile = Annotated[
 ]
 OutFile = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FILE", help="Where to write; standard output if absent."),
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="Where to write, packed if it ends in .gz or .xz; standard output if absent.",
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto takes a GPU where there is one.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same result.")]
@@ -35,7 +39,10 @@ PresetName = Annotated[
 ]
 TrainTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the training text.")]
 DevTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the development text.")]
-Epochs = Annotated[int | None, typer.Option(min=1, help="Passes over the text. [default: the preset's]")]
+Epochs = Annotated[
+    int | None,
+    typer.Option(min=1, help="Passes over the text. [default: the preset's, or no limit with --steps]"),
+]
 Steps = Annotated[int | None, typer.Option(min=1, help="Updates; alone or beside --epochs.")]
 Accumulate = Annotated[int | None, typer.Option(min=1, help="Batches in one update. [default: the preset's]")]
 LearningRate = Annotated[float | None, typer.Option(min=0.0, help="[default: the preset's]")]

@@ -12,6 +12,7 @@ import typer
 from dpe.commands.options import Device, OutFile, Seed
 from dpe.errors import UserError
 from dpe.progress import Progress
+from dpe.text.files import refuse_overwriting
 
 if TYPE_CHECKING:
     from dpe.inference.corpus_run import CorpusText
@@ -219,6 +220,7 @@ def _run(
     from dpe.training.processes import choose_device
     from dpe.version import __version__
 
+    refuse_overwriting(out, text.source, text.target)
     chosen = choose_device(device)
     budget = batch_characters or BATCH_CHARACTERS
     configuration = settings.configuration() | {

@@ -20,7 +20,7 @@ def training_session(
 ) -> Iterator[Session]:
     """Join the other processes, of which the first talks; leave them with a picture of the curve."""
     from dpe.evaluation.plots import draw_training_curve
-    from dpe.training.curve import CURVE, read_curve
+    from dpe.training.curve import CURVE, PICTURE, read_curve
     from dpe.training.processes import join_processes, leave_processes
     from dpe.training.session import Session
 
@@ -32,5 +32,5 @@ def training_session(
         save_seconds=60 * save_minutes,
     )
     if processes.first:
-        draw_training_curve(read_curve(out / CURVE), out / "training.png")
+        draw_training_curve(read_curve(out / CURVE), out / PICTURE)
     leave_processes(processes)

@@ -24,14 +24,14 @@ class Arc:
 
 
 @dataclass(frozen=True)
-class WordLattice:
+class WordArcs:
     """A word with the arcs of its pieces."""
 
     word: str
     arcs: Sequence[Arc]
 
 
-def lattice_picture(words: Sequence[WordLattice], *, caption: str) -> Html:
+def lattice_picture(words: Sequence[WordArcs], *, caption: str) -> Html:
     """Each word's characters on a line, an arc per piece, as thick as it is probable."""
     pictures = "\n".join(map(_word_picture, words))
     return Html(
@@ -40,7 +40,7 @@ def lattice_picture(words: Sequence[WordLattice], *, caption: str) -> Html:
     )
 
 
-def _word_picture(lattice: WordLattice) -> str:
+def _word_picture(lattice: WordArcs) -> str:
     arcs = [arc for arc in lattice.arcs if arc.is_best or arc.probability >= LEAST_DRAWN]
     top = max((_height(arc) for arc in arcs), default=0.0) * 0.75 + 6  # a curve reaches 3/4 of its handles
     width, height = 2 * _MARGIN + _CHARACTER * len(lattice.word), top + _LETTERS

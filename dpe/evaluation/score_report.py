@@ -96,7 +96,7 @@ def draw_bins(bins: Sequence[LengthBin], path: Path) -> list[Path]:
 
 
 def bins_table(bins: Sequence[LengthBin], title: str) -> Table:
-    """The same as a table."""
+    """BLEU by length as a table, a column for each system."""
     rows = [[part.label, f"{part.lines:,}", *(f"{bleu:.2f}" for bleu in part.bleu.values())] for part in bins]
     return Table(title, [_WORDS, "lines", *bins[0].bleu], rows, frozenset({_WORDS}))
 

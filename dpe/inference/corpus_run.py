@@ -24,7 +24,7 @@ from dpe.inference.line_answers import Answers, NumberedPairs
 from dpe.inference.resumable_output import Record, ResumableOutput, StreamOutput
 from dpe.inference.workers import ordered_results
 from dpe.machine import cores
-from dpe.model.batch_order import epoch_batches
+from dpe.model.batch_order import batches_by_length
 from dpe.progress import Clock, Progress
 from dpe.text.corpus import Pair, read_lines, read_pairs, read_tsv
 from dpe.text.files import is_standard_stream
@@ -147,10 +147,7 @@ class CorpusRun:
             return len(source or "") // 2, len(target) + 2
 
         budget = (self.batch_characters, self.batch_characters)
-        batches = epoch_batches(
-            len(window.pairs), int, size, budget=budget, seed=0, epoch=0, window=WINDOW, shuffle=False
-        )
-        return list(batches)[::-1]
+        return list(batches_by_length(range(len(window.pairs)), size, budget=budget))[::-1]
 
 
 class _Reader:

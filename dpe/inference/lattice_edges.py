@@ -46,19 +46,24 @@ def sentence_edges(batch: ScoredBatch) -> list[WordEdges]:
     (example,) = batch.examples
     by_word: list[list[ScoredEdge]] = [[] for _ in example.words]
     for bucket, (scores, lengths) in zip(batch.lattice.buckets, batch.edges(), strict=True):
-        for row, edge in _bucket_edges(bucket, scores, lengths):
+        for row, edge in _bucket_edges(bucket, batch.lattice.edge_pieces[bucket.edges], scores, lengths):
             by_word[int(bucket.words[row])].append(edge)
     dropped = _least_probable(by_word)
     kept = [[e for e in edges if (word, e) not in dropped] for word, edges in enumerate(by_word)]
     return [WordEdges(own, len(all_) - len(own)) for own, all_ in zip(kept, by_word, strict=True)]
 
 
-def _bucket_edges(bucket: Bucket, scores: Tensor, lengths: Tensor) -> list[tuple[int, ScoredEdge]]:
-    """Every edge of a bucket with its word's row in it; a word's edges come by start, then span."""
+def _bucket_edges(
+    bucket: Bucket, pieces: Tensor, scores: Tensor, lengths: Tensor
+) -> list[tuple[int, ScoredEdge]]:
+    """Every edge of a bucket with its word's row in it; a word's edges come by start, then span.
+
+    pieces [edge of the bucket], scores [word, start, span], lengths [word].
+    """
     marginals = dynamic_program.edge_marginals(scores, lengths)  # [word, start, span]
     begun = dynamic_program.best(scores, lengths).boundaries.cpu().numpy()  # [word, position]
-    cells = torch.nonzero(bucket.mask(), as_tuple=True)
-    columns = (*cells, bucket.ids()[cells], scores[cells], marginals[cells].clamp(max=1.0))
+    cells = torch.unravel_index(bucket.cells, bucket.shape)  # word, start, span of each edge
+    columns = (*cells, pieces, scores[cells], marginals[cells].clamp(max=1.0))
     found = []
     for word, start, span, piece, score, probability in zip(*(c.tolist() for c in columns), strict=True):
         end = start + span + 1

@@ -13,7 +13,6 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from dpe.model.edge_scores import edge_scores
 from dpe.model.mixed import MixedTransformer
 from dpe.segmentation import dynamic_program
 from dpe.segmentation.dynamic_program import Cuts
@@ -32,6 +31,7 @@ class PositionScores:
         # Sums over a sentence lose digits in float32.
         self.scores = states.new_zeros(len(lattice.edge_positions), dtype=torch.float64)  # [edge]
         self.known = states.new_zeros(len(states), dtype=torch.bool)  # [position]
+        self.is_complete = False
 
     def look_at(self, positions: Tensor) -> None:
         wanted = torch.zeros_like(self.known).index_fill_(0, positions, True)
@@ -41,25 +41,23 @@ class PositionScores:
     def look_at_all(self) -> None:
         self._compute(slice(None))
         self.known.fill_(True)
+        self.is_complete = True
 
     def _compute(self, edges: Tensor | slice) -> None:
-        self.scores[edges] = edge_scores(
-            self._states,
-            self._model.output_weight,
-            self._lattice.edge_positions[edges],
-            self._lattice.edge_pieces[edges],
-            excluded=self._model.excluded_pieces,
-        ).to(self.scores.dtype)
+        positions, pieces = self._lattice.edge_positions[edges], self._lattice.edge_pieces[edges]
+        found = self._model.edge_scores(self._states, positions, pieces)
+        self.scores[edges] = found.to(self.scores.dtype)
 
 
-def lazy_best(scores: PositionScores, lattice: LatticeBatch, word_positions: Tensor) -> list[Cuts]:
-    """The best cuts of the words of each bucket; word_positions [word] is where each word begins.
+def lazy_best(scores: PositionScores, lattice: LatticeBatch) -> list[Cuts]:
+    """The best cuts of the words of each bucket.
 
     The ends of sentences are looked at too, so that their scores can be read from `scores`.
     """
-    searches = [_Search(bucket, word_positions) for bucket in lattice.buckets]
+    searches = [_Search(bucket, lattice.word_positions) for bucket in lattice.buckets]
     ends = lattice.edge_positions[lattice.end_edges]
-    new = torch.cat([word_positions, ends, *(search.positions_of_long_words() for search in searches)])
+    long = [search.positions_of_long_words() for search in searches]
+    new = torch.cat([lattice.word_positions, ends, *long])  # [position to look at]
     for number in count():
         scores.look_at(new)
         found = [search.cut_again(scores, thorough=number == _ROUNDS) for search in searches]
@@ -76,7 +74,7 @@ class _Search:
         words, longest, _ = bucket.shape
         self._bucket = bucket
         self._begins = word_positions[bucket.words]  # [word]
-        self._open = torch.arange(words, device=bucket.words.device)
+        self._open = torch.arange(words, device=bucket.words.device)  # [open word], rows of the bucket
         self.cuts = Cuts(
             torch.zeros(words, dtype=torch.float64, device=bucket.words.device),
             torch.zeros(words, longest + 1, dtype=torch.bool, device=bucket.words.device),
@@ -86,21 +84,25 @@ class _Search:
         return self._open_positions() if self._bucket.shape[1] > _LONGEST_WORD else self._begins[:0]
 
     def cut_again(self, scores: PositionScores, *, thorough: bool) -> Tensor:
-        """Cut the open words; gives the positions to look at, all that the words have if `thorough`."""
+        """Cut the open words; gives the positions to look at, all that the words have if `thorough`.
+
+        # [position to look at]
+        """
         if not len(self._open):
             return self._open
         lengths = self._bucket.lengths[self._open]
         found = dynamic_program.best(self._bucket.scatter(scores.scores)[self._open], lengths)
         self.cuts.scores[self._open] = found.scores.to(self.cuts.scores.dtype)
         self.cuts.boundaries[self._open] = found.boundaries
-        rows, places = found.boundaries.nonzero(as_tuple=True)
-        positions = self._begins[self._open[rows]] + places
-        new = (places < lengths[rows]) & ~scores.known[positions]  # the end of a word begins no piece of it
+        rows, places = found.boundaries.nonzero(as_tuple=True)  # [boundary]: open word, character in it
+        positions = self._begins[self._open[rows]] + places  # [boundary]
+        # Is it a position nobody has looked at? The end of a word begins no piece of it.
+        new = (places < lengths[rows]) & ~scores.known[positions]  # [boundary]
         self._open = self._open[torch.unique(rows[new])]
         return self._open_positions() if thorough else positions[new]
 
     def _open_positions(self) -> Tensor:
-        """Every position of the open words."""
+        """Every position of the open words. # [position to look at]"""
         places = torch.arange(self._bucket.shape[1], device=self._open.device)
         inside = places < self._bucket.lengths[self._open, None]  # [word, start]
         return (self._begins[self._open, None] + places)[inside]

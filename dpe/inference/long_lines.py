@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from dpe.model.batching import MixedBatch, MixedExample
-from dpe.model.edge_scores import edge_scores
 from dpe.model.mixed import MixedTransformer
 
 LONGEST = 2_000  # characters, or source pieces, that the model reads at once
@@ -53,13 +52,8 @@ def long_line_scores(model: MixedTransformer, batch: MixedBatch) -> Tensor:
     for window in windows(batch.characters.shape[1]):
         borders = torch.tensor([window.begin, window.end], device=positions.device)
         edges = slice(*torch.searchsorted(positions, borders).tolist())
-        scores[edges] = edge_scores(
-            _window_states(model, batch, window),
-            model.output_weight,
-            positions[edges] - window.begin,
-            pieces[edges],
-            excluded=model.excluded_pieces,
-        )
+        states = _window_states(model, batch, window)
+        scores[edges] = model.edge_scores(states, positions[edges] - window.begin, pieces[edges])
     return scores
 
 

@@ -106,8 +106,8 @@ class ScoredBatch:
 
         If nothing else was asked before, the softmax is computed for a part of the positions only.
         """
-        if isinstance(self._given, PositionScores) and "_scores" not in self.__dict__:
-            cuts = lazy_best(self._given, self.lattice, self._word_positions())
+        if isinstance(self._given, PositionScores) and not self._given.is_complete:
+            cuts = lazy_best(self._given, self.lattice)
             scores = self._given.scores
         else:
             cuts = [dynamic_program.best(*edges) for edges in self.edges()]
@@ -115,14 +115,6 @@ class ScoredBatch:
         ends = _array(scores[self.lattice.end_edges])
         boundaries = [_array(cut.boundaries) for cut in cuts]
         return self._cuts(self._by_word([_array(cut.scores) for cut in cuts]), boundaries, ends)
-
-    def _word_positions(self) -> Tensor:
-        """Where each word begins in the states of the batch. # [word]"""
-        stride = max(len(example.marked) for example in self.examples) + 1
-        sentences = self.lattice.word_sentence
-        sentence_begins = np.concatenate([[0], self._sentence_ends[:-1]])
-        offsets = self._word_begins[:-1] - sentence_begins[_array(sentences)]
-        return torch.from_numpy(offsets).to(sentences) + sentences * stride
 
     def n_best(self, n: int) -> list[list[Cut]]:
         """The n best cuts of every sentence, or all if it has fewer, best first."""

@@ -13,7 +13,7 @@ from dpe.errors import UserError
 from dpe.inference.long_lines import is_long
 from dpe.inference.scored_batch import Cut, Drawing, ScoredBatch
 from dpe.inference.segmentation import Posterior, Score, Segmentation
-from dpe.model.batch_order import epoch_batches
+from dpe.model.batch_order import batches_by_length
 from dpe.model.batching import MixedCollator, MixedExample
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
@@ -169,22 +169,13 @@ class Segmenter:
         self, examples: Iterable[MixedExample], answer: Callable[[ScoredBatch], Sequence[Answer]]
     ) -> list[Answer]:
         """One answer per example, in their order; batches hold examples of similar length."""
-        numbered = list(enumerate(examples))
         found: dict[int, Answer] = {}
-        batches = epoch_batches(
-            len(numbered),
-            numbered.__getitem__,
-            lambda item: self._size(item[1]),
-            budget=(self._batch_characters, self._batch_characters),
-            seed=0,
-            epoch=0,
-            shuffle=False,
-        )
-        for batch in batches:
+        budget = (self._batch_characters, self._batch_characters)
+        for batch in batches_by_length(enumerate(examples), lambda item: self._size(item[1]), budget=budget):
             places, members = zip(*batch, strict=True)
             scored = ScoredBatch.of(self._model, self._collator, self.vocabulary, members)
             found.update(zip(places, answer(scored), strict=True))
-        return [found[place] for place in range(len(numbered))]
+        return [found[place] for place in range(len(found))]
 
     def _size(self, example: MixedExample) -> tuple[int, int]:
         """What an example takes of a batch's budget; a long line takes all of it."""

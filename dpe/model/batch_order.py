@@ -20,6 +20,8 @@ import numpy as np
 Example = TypeVar("Example")
 Item = TypeVar("Item")
 
+WINDOW = 20_000  # examples that are sorted by length, and in memory, at a time
+
 
 def epoch_batches(
     count: int,
@@ -29,26 +31,40 @@ def epoch_batches(
     budget: tuple[int, int],
     seed: int,
     epoch: int,
-    window: int = 20_000,
-    shuffle: bool = True,
+    window: int = WINDOW,
 ) -> Iterator[list[Example]]:
-    """Every line of 0..count-1 once, in batches of similar length.
+    """Every line of 0..count-1 once, in random order, in batches of similar length.
 
     `load` gives a line's example, or None to leave it out; `size` its (source tokens, target positions);
     `budget` bounds both for a batch, padding included. An example that exceeds it alone is a batch of its
-    own. Only one window of examples is in memory. Without `shuffle` the windows follow the file, and the
-    batches of a window go from short to long.
+    own. Only one window of examples is in memory.
     """
     random = np.random.default_rng([seed % 2**64, epoch])  # numpy takes no negative seed
-    order = random.permutation(count) if shuffle else np.arange(count)
+    order = random.permutation(count)
     for begin in range(0, count, window):
         loaded = (load(line) for line in order[begin : begin + window].tolist())
-        examples = [example for example in loaded if example is not None]
-        examples.sort(key=lambda example: size(example)[::-1])  # stable: equal sizes stay in drawn order
-        batches = list(_within_budget(examples, size, budget))
-        if shuffle:
-            batches = [batches[i] for i in random.permutation(len(batches))]
-        yield from batches
+        batches = list(_by_length((one for one in loaded if one is not None), size, budget))
+        yield from (batches[i] for i in random.permutation(len(batches)))
+
+
+def batches_by_length(
+    examples: Iterable[Example],
+    size: Callable[[Example], tuple[int, int]],
+    *,
+    budget: tuple[int, int],
+    window: int = WINDOW,
+) -> Iterator[list[Example]]:
+    """Batches as those of an epoch, of examples as they come: from short to long in every window of them."""
+    remaining = iter(examples)
+    while some := list(islice(remaining, window)):
+        yield from _by_length(some, size, budget)
+
+
+def _by_length(
+    examples: Iterable[Example], size: Callable[[Example], tuple[int, int]], budget: tuple[int, int]
+) -> Iterator[list[Example]]:
+    # A stable sort: examples of equal sizes stay in the order in which they come.
+    return _within_budget(sorted(examples, key=lambda example: size(example)[::-1]), size, budget)
 
 
 def _within_budget(

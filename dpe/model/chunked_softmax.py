@@ -1,4 +1,4 @@
-"""The softmax over the vocabulary, a chunk of positions at a time, in buffers that stay in the cache."""
+"""The softmax over the vocabulary, a chunk of positions at a time, in buffers that are used again."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from dpe.model.attention import key_mask
+from dpe.model.edge_scores import DEFAULT_THRESHOLD, edge_scores
 from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding
 
 # What the decoder reads. The characters of the vocabulary follow from FIRST_CHARACTER on, in its order.
@@ -51,6 +52,19 @@ class MixedTransformer(nn.Module):
         table = self.output_embedding or self.source_embedding
         assert table is not None
         return table.weight
+
+    def edge_scores(
+        self, states: Tensor, positions: Tensor, pieces: Tensor, *, threshold: float = DEFAULT_THRESHOLD
+    ) -> Tensor:
+        """Log-probability of each piece where it starts, from the states [position, width]. # [edge]"""
+        return edge_scores(
+            states,
+            self.output_weight,
+            positions,
+            pieces,
+            excluded=self.excluded_pieces,
+            threshold=threshold,
+        )
 
     def states(self, source_ids: Tensor | None, source_lengths: Tensor | None, characters: Tensor) -> Tensor:
         """The state at each character position. # [sentence, position, width]

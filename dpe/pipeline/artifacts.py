@@ -21,7 +21,7 @@ from typing import Any
 
 from dpe.errors import UserError
 from dpe.machine import machine
-from dpe.text.files import whole_text_file
+from dpe.text.files import remove_leftovers, whole_text_file
 from dpe.training.settings import first_difference
 
 RECORD = "artifact.json"
@@ -84,7 +84,7 @@ class Artifacts:
             return State.TO_DO if record is None else State.CHANGED
         return State.DONE if _is_whole(self.directory(stage)) else State.BEGUN
 
-    def change(self, stage: Stage) -> str:
+    def what_changed(self, stage: Stage) -> str:
         """In words, what sets a stage apart from what other settings or inputs made in its place."""
         record = self.record(stage.name) or self._new_record(stage)
         for need in stage.needs:
@@ -205,7 +205,10 @@ def _is_whole(directory: Path) -> bool:
 
 def _refuse_what_no_run_made(directory: Path) -> None:
     """A stage writes its record first, so what lies there without one was not made by a run."""
-    if read_record(directory) is None and directory.is_dir() and any(directory.iterdir()):
+    if read_record(directory) is not None or not directory.is_dir():
+        return
+    remove_leftovers(directory)  # of a record that a kill cut short
+    if any(directory.iterdir()):
         raise UserError(
             f"{directory} holds files that no run has made, and would be written to; "
             "give another --out, or move them."

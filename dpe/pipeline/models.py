@@ -20,7 +20,7 @@ from dpe.recipe.systems import System
 from dpe.text.preparation import Moses
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, SETTINGS, VOCABULARY
-from dpe.training.curve import CURVE, read_curve
+from dpe.training.curve import CURVE, PICTURE, read_curve
 from dpe.training.position import Position
 from dpe.training.presets import SEGMENTER_PRESETS, TRANSLATOR_PRESETS, Preset
 from dpe.training.processes import Processes, choose_device
@@ -141,8 +141,8 @@ def make_segmenter(
         settings=settings,
         session=machine.session(stopping, progress),
     )
-    draw_training_curve(read_curve(directory / CURVE), directory / "training.png")
-    return _facts(position) | {"dev_bits_per_character": position.kept}
+    draw_training_curve(read_curve(directory / CURVE), directory / PICTURE)
+    return _facts(position) | {"dev_bits_per_character": position.kept_score}
 
 
 def make_translator(
@@ -177,8 +177,8 @@ def make_translator(
         cutter=cutter or None,
         cuts=segmenter / "cuts" if segmenter else None,
     )
-    draw_training_curve(read_curve(directory / CURVE), directory / "training.png")
-    return _facts(position) | {"dev_bleu_greedy": -position.kept}
+    draw_training_curve(read_curve(directory / CURVE), directory / PICTURE)
+    return _facts(position) | {"dev_bleu_greedy": -position.kept_score}
 
 
 def _values(fields: NetworkFields, names: Sequence[str]) -> dict[str, Any]:

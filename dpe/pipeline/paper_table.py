@@ -85,10 +85,11 @@ def mean_score(system: SystemResult, metric: Metric, text: str) -> str:
 
 
 def _delta(run: Results, system: SystemResult, other: SystemResult, metric: Metric, text: str) -> str:
-    """The difference of means, with a star where it is significant."""
+    """The difference of means, with a star where the very same seeds were tested and it is significant."""
     difference = system.mean(metric, text) - other.mean(metric, text)
     found = verdict(run, system.name, other.name, METRIC_NAMES[metric]) if text == "test" else None
-    return f"{difference:+.2f}{found.star if found else ''}"
+    is_of_these = found is not None and found.seeds == len(system.seeds) == len(other.seeds)
+    return f"{difference:+.2f}{found.star if found and is_of_these else ''}"
 
 
 def _average(

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpe.errors import UserError
 from dpe.evaluation.comparison_report import compare_files, comparison_tables, draw_comparison
-from dpe.evaluation.lattice_picture import LEAST_DRAWN, Arc, WordLattice, lattice_picture
+from dpe.evaluation.lattice_picture import LEAST_DRAWN, Arc, WordArcs, lattice_picture
 from dpe.evaluation.morphology import read_gold, tally
 from dpe.evaluation.morphology_report import draw_morphology, evaluate_systems, morphology_tables
 from dpe.evaluation.plots import TrainingCurve, draw_training_curves
@@ -201,9 +201,7 @@ class RunReport:
         given = f" given: {source}" if segmenter.has_source else ""
         return [
             paragraph(f"{SEGMENTER_TITLES[name]}: {target}{given}"),
-            lattice_picture(
-                [_word_lattice(*pair) for pair in zip(words, edges, strict=True)], caption=caption
-            ),
+            lattice_picture([_word_arcs(*pair) for pair in zip(words, edges, strict=True)], caption=caption),
         ]
 
     def _shown_pair(self) -> tuple[str, str] | None:
@@ -285,6 +283,6 @@ def _edges(segmenter: Segmenter, source: str, target: str) -> tuple[Sequence[str
     return example.words, segmenter.answers([example], answer)[0]
 
 
-def _word_lattice(word: str, found: WordEdges) -> WordLattice:
+def _word_arcs(word: str, found: WordEdges) -> WordArcs:
     arcs = [Arc(edge.start, edge.end, edge.probability, edge.on_best_path) for edge in found.edges]
-    return WordLattice(word, arcs)
+    return WordArcs(word, arcs)

@@ -35,7 +35,7 @@ def describe(stages: Sequence[Stage], artifacts: Artifacts) -> list[str]:
 
 def _how_far(stage: Stage, artifacts: Artifacts) -> str:
     state = artifacts.state(stage)
-    return f"{state.value}: {artifacts.change(stage)}" if state is State.CHANGED else state.value
+    return f"{state.value}: {artifacts.what_changed(stage)}" if state is State.CHANGED else state.value
 
 
 def run_stages(stages: Sequence[Stage], artifacts: Artifacts, progress: Progress) -> None:

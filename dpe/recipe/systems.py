@@ -34,11 +34,16 @@ class System:
             )
         if (self.source == "unigram") != (self.target == "unigram"):
             raise UserError(f"The system {self.name} must have unigram on both sides or on none.")
+        is_mixed = self.target == "dpe" and self.segmenter == "mixed"
+        if is_mixed and self.source == "bpe" and self.target_sampling is None:
+            raise UserError(
+                f"The system {self.name} would cut its target anew for every dropout of the source, and "
+                'there is none; give source = "bpe-dropout", or target = "dpe-fixed".'
+            )
         if self.target_sampling is not None and self.target != "dpe":
             raise UserError(
                 f"The system {self.name} has target_sampling, which only the target dpe can have."
             )
-
         if self.target_sampling is not None:
             check_temperature(self.target_sampling)
 

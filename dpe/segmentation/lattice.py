@@ -58,27 +58,15 @@ class Bucket:
     lengths: Tensor  # [word], in characters
     shape: tuple[int, int, int]  # word, start, span: no longer than the longest word and span here
     edges: Tensor  # [edge], index in the flat list of the batch
-    cells: Tensor  # [edge], index in the flattened padded tensor
-    pieces: Tensor  # [edge]
+    cells: Tensor  # [edge], index in the flattened padded tensor, ascending
 
     def scatter(self, flat_scores: Tensor) -> Tensor:
         """Scores of all edges of the batch, [edge] -> [word, start, span]; -inf where no piece matches."""
-        return self._lay(flat_scores.index_select(0, self.edges), fill=float("-inf"))
-
-    def ids(self) -> Tensor:
-        """Piece of every cell, [word, start, span]; -1 where none matches."""
-        return self._lay(self.pieces, fill=-1)
-
-    def mask(self) -> Tensor:
-        """Which cells hold an edge, [word, start, span]."""
-        return self._lay(torch.ones_like(self.pieces, dtype=torch.bool), fill=False)
-
-    def _lay(self, values: Tensor, *, fill: float) -> Tensor:
         # Writing the few edges into a filled tensor is several times faster, forward and backward, than
         # reading every cell through an index.
         words, starts, spans = self.shape
-        padded = values.new_full((words * starts * spans,), fill)
-        return padded.index_copy(0, self.cells, values).view(self.shape)
+        padded = flat_scores.new_full((words * starts * spans,), float("-inf"))
+        return padded.index_copy(0, self.cells, flat_scores.index_select(0, self.edges)).view(self.shape)
 
     def to(self, device: torch.device | str) -> Bucket:
         return replace(
@@ -87,7 +75,6 @@ class Bucket:
             lengths=self.lengths.to(device),
             edges=self.edges.to(device),
             cells=self.cells.to(device),
-            pieces=self.pieces.to(device),
         )
 
 
@@ -103,6 +90,7 @@ class LatticeBatch:
     edge_pieces: Tensor  # [edge]
     end_edges: Tensor  # [sentence], index of the end of sentence in the flat list
     word_sentence: Tensor  # [word], the row that each word stands in
+    word_positions: Tensor  # [word], the position at which each word begins
     buckets: tuple[Bucket, ...]
 
     def to(self, device: torch.device | str) -> LatticeBatch:
@@ -111,6 +99,7 @@ class LatticeBatch:
             edge_pieces=self.edge_pieces.to(device),
             end_edges=self.end_edges.to(device),
             word_sentence=self.word_sentence.to(device),
+            word_positions=self.word_positions.to(device),
             buckets=tuple(bucket.to(device) for bucket in self.buckets),
         )
 
@@ -172,21 +161,22 @@ class LatticeBuilder:
         `stride` is the number of positions of a sentence's row in the padded states: at least one more than
         the characters of the longest sentence. `end_piece` is the end of sentence, one more edge of each.
         """
-        # The end of sentence is treated as one more word, of no characters, that is in no bucket.
+        # An item is a word, or the end of a sentence as one more word, of no characters, in no bucket.
         end = np.array([0, 0, end_piece], dtype=np.int32).tobytes()
         items = [edges for words in sentences for edges in (*map(self._edges, words), end)]
         if not items:
             raise ValueError("A batch has at least one sentence.")
-        lengths = np.array([len(word) for words in sentences for word in (*words, "")])
-        edges = _unpacked(b"".join(items)).astype(np.int64)  # [edge, 3]
-        item_of_edge = np.repeat(np.arange(len(items)), [len(item) // len(end) for item in items])
-        rows = np.repeat(np.arange(len(sentences)), [len(words) + 1 for words in sentences])
-        places = _places(lengths, rows, stride)
+        lengths = np.array([len(word) for words in sentences for word in (*words, "")])  # [item]
+        edges = _unpacked(b"".join(items)).astype(np.int64)  # [edge, (start, span, piece)]
+        item_of_edge = np.repeat(np.arange(len(items)), [len(item) // len(end) for item in items])  # [edge]
+        sentence = np.repeat(np.arange(len(sentences)), [len(words) + 1 for words in sentences])  # [item]
+        places = _places(lengths, sentence, stride)  # [item]
         return LatticeBatch(
             edge_positions=torch.from_numpy(places[item_of_edge] + edges[:, 0]),
             edge_pieces=torch.from_numpy(edges[:, 2].copy()),
             end_edges=torch.from_numpy(np.flatnonzero(lengths[item_of_edge] == 0)),
-            word_sentence=torch.from_numpy(rows[lengths > 0]),
+            word_sentence=torch.from_numpy(sentence[lengths > 0]),
+            word_positions=torch.from_numpy(places[lengths > 0]),
             buckets=_buckets(lengths, edges, item_of_edge),
         )
 
@@ -196,14 +186,14 @@ def _unpacked(edges: bytes) -> NDArray[np.int32]:
     return np.frombuffer(edges, dtype=np.int32).reshape(-1, 3)
 
 
-def _places(lengths: NDArray[np.int64], rows: NDArray[np.int64], stride: int) -> NDArray[np.int64]:
-    """Position at which each item begins."""
+def _places(lengths: NDArray[np.int64], sentence: NDArray[np.int64], stride: int) -> NDArray[np.int64]:
+    """Position at which each item begins, from the items' lengths and sentences. # [item]"""
     begins = np.cumsum(lengths) - lengths  # [item], in the characters of the whole batch
-    first_items = np.flatnonzero(np.diff(rows, prepend=-1))
-    offsets: NDArray[np.int64] = begins - begins[first_items][rows]  # [item], in the sentence
+    first_items = np.flatnonzero(np.diff(sentence, prepend=-1))  # [sentence]
+    offsets: NDArray[np.int64] = begins - begins[first_items][sentence]  # [item], in the sentence
     if offsets.max() >= stride:
         raise ValueError(f"A sentence of {offsets.max()} characters needs a stride above that, not {stride}.")
-    return rows * stride + offsets
+    return sentence * stride + offsets
 
 
 def _buckets(
@@ -212,23 +202,22 @@ def _buckets(
     """Words by length: up to 16 characters, and then in classes that double."""
     classes = np.ceil(np.log2(np.maximum(lengths, _SHORTEST_CLASS)))  # [item]
     classes[lengths == 0] = 0  # ends of sentences
-    word_of_item = np.cumsum(lengths > 0) - 1
-    row_of_item = np.zeros_like(lengths)  # in the item's bucket
+    word_of_item = np.cumsum(lengths > 0) - 1  # [item]
+    row_of_item = np.zeros_like(lengths)  # [item], in the item's bucket
     buckets = []
     for length_class in np.unique(classes[lengths > 0]):
-        items = np.flatnonzero(classes == length_class)
-        own = np.flatnonzero(classes[item_of_edge] == length_class)
-        starts, spans, pieces = edges[own].T
+        items = np.flatnonzero(classes == length_class)  # [item of the class]
+        own = np.flatnonzero(classes[item_of_edge] == length_class)  # [edge of the class], in the flat list
+        starts, spans, _ = edges[own].T
         shape = (len(items), int(lengths[items].max()), int(spans.max()) + 1)
         row_of_item[items] = np.arange(len(items))
-        rows = row_of_item[item_of_edge[own]]
+        rows = row_of_item[item_of_edge[own]]  # [edge of the class], its word's row in the bucket
         bucket = Bucket(
             words=torch.from_numpy(word_of_item[items]),
             lengths=torch.from_numpy(lengths[items]),
             shape=shape,
             edges=torch.from_numpy(own),
             cells=torch.from_numpy((rows * shape[1] + starts) * shape[2] + spans),
-            pieces=torch.from_numpy(pieces.copy()),
         )
         buckets.append(bucket)
     return tuple(buckets)

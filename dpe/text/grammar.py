@@ -32,7 +32,7 @@ REPEATS_BEFORE_GIVING_UP = 10_000
 
 
 @dataclass(frozen=True)
-class Pair:
+class GoldPair:
     """One sentence in both languages; `morphs` has one tuple per Finnish word, punctuation left out."""
 
     source: str
@@ -53,7 +53,7 @@ class CorpusReport:
         return f"{self.train:,} training, {self.dev:,} dev and {self.test:,} test pairs, {self.words:,} words"
 
 
-def _sentence(rng: random.Random) -> Pair:
+def _sentence(rng: random.Random) -> GoldPair:
     """A clause, a question, two clauses joined, or a clause that is reported; all in one tense."""
     kind, past = rng.random(), rng.random() < 0.42
     if kind < 0.1:
@@ -66,19 +66,19 @@ def _sentence(rng: random.Random) -> Pair:
     return _pair(any_clause(rng, past=past))
 
 
-def _pair(first: Phrase, link: Phrase = THAT, second: Phrase | None = None, *, end: str = ".") -> Pair:
+def _pair(first: Phrase, link: Phrase = THAT, second: Phrase | None = None, *, end: str = ".") -> GoldPair:
     if second is None:
-        return Pair(first.english + end, _text(first.words) + end, first.words)
+        return GoldPair(first.english + end, _text(first.words) + end, first.words)
     words = link.words + second.words  # Finnish has a comma between clauses whatever the link is
     source = f"{first.english}{link.english} {second.english}{end}"
-    return Pair(source, f"{_text(first.words)}, {_text(words)}{end}", first.words + words)
+    return GoldPair(source, f"{_text(first.words)}, {_text(words)}{end}", first.words + words)
 
 
 def _text(words: tuple[Morphs, ...]) -> str:
     return " ".join("".join(morphs) for morphs in words)
 
 
-def generate(pairs: int, *, seed: int) -> Iterator[Pair]:
+def generate(pairs: int, *, seed: int) -> Iterator[GoldPair]:
     """That many pairs, no two with the same English or the same Finnish line; a function of the seed.
 
     Repeats are drawn again, so a larger corpus has relatively more of the rare sentences.
@@ -93,7 +93,7 @@ def _check_size(pairs: int) -> None:
         raise UserError(f"A corpus of {pairs} pairs cannot be made; ask for at least 1.")
 
 
-def _distinct(draws: Iterator[Pair], pairs: int) -> Iterator[Pair]:
+def _distinct(draws: Iterator[GoldPair], pairs: int) -> Iterator[GoldPair]:
     """The first `pairs` of the draws that repeat no line of either language."""
     seen: set[str] = set()
     for made in range(pairs):

@@ -37,7 +37,7 @@ class MergingWord(NamedTuple):
         if solid:
             heap = [entry for entry in heap if entry[1] not in solid and entry[1] + 1 not in solid]
         heapify(heap)
-        plain, _ = merge(cls(symbols, solid, heap), ranks, left=math.inf, survivals=lambda: math.inf)
+        plain, _ = merge(cls(symbols, solid, heap), ranks, until_drop=math.inf, survivals=lambda: math.inf)
         return cls(symbols, solid, heap, plain, len(symbols) - len(plain))
 
 
@@ -52,9 +52,9 @@ def draw_survivals(dropout: float, generator: random.Random) -> Callable[[], flo
 
 
 def merge(
-    word: MergingWord, ranks: Mapping[str, int], *, left: float, survivals: Callable[[], float]
+    word: MergingWord, ranks: Mapping[str, int], *, until_drop: float, survivals: Callable[[], float]
 ) -> tuple[list[str], float]:
-    """Merge a word to its end, `left` merges before the first drop; gives the pieces and the new `left`.
+    """Merge a word to its end; gives the pieces, and how many merges are left until the next drop.
 
     The symbols are a linked list. A merge leaves entries of the heap behind whose pair is gone; they are
     recognised by their end and thrown away without a draw, because they are no possible merges.
@@ -70,11 +70,11 @@ def merge(
         second = after[first]
         if not texts[first] or after[second] != end:
             continue
-        if left < 1:
+        if until_drop < 1:
             dropped.append(candidate)
-            left = survivals()
+            until_drop = survivals()
             continue
-        left -= 1
+        until_drop -= 1
         texts[first] += texts[second]
         texts[second] = ""
         after[first], before[end] = end, first
@@ -87,4 +87,4 @@ def merge(
         for candidate in dropped:  # the next step draws afresh
             heappush(heap, candidate)
         dropped.clear()
-    return [text for text in texts if text], left
+    return [text for text in texts if text], until_drop

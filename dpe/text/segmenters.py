@@ -90,14 +90,14 @@ class BpeDropout:
         marked = self._vocabulary.normalize(line)
         survivals = draw_survivals(self._dropout, draw.generator())
         pieces: list[str] = []
-        left = survivals()  # merges that survive before the next one that is dropped
+        until_drop = survivals()  # merges that survive before the next one that is dropped
         for text in split_words(marked):
             word = self._words[text]
-            if word.merges <= left:
-                left -= word.merges
+            if word.merges <= until_drop:
+                until_drop -= word.merges
                 pieces += word.plain
             else:
-                cut, left = merge(word, self._ranks, left=left, survivals=survivals)
+                cut, until_drop = merge(word, self._ranks, until_drop=until_drop, survivals=survivals)
                 pieces += cut
         return _join_unknown(self._vocabulary, marked, pieces)
 

@@ -30,7 +30,7 @@ def parse(content: bytes, name: str) -> Any:
 
 
 def load_processor(content: bytes, name: str) -> Any:
-    """SentencePiece's own reader of them."""
+    """SentencePiece's own encoder and decoder, from a file's bytes."""
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=content)
     except RuntimeError as error:

@@ -70,7 +70,9 @@ class Vocabulary:
         refuse_unusable(self._model, name)
         self._processor = load_processor(content, name)
         self.type: VocabularyType = "bpe" if self._model.trainer_spec.model_type == 2 else "unigram"
-        self.pieces, self._special = with_special_pieces(self._model)
+        self.pieces, special = with_special_pieces(self._model)
+        self.pad_id, self.unk_id = special["pad"], special["unk"]
+        self.bos_id, self.eos_id = special["bos"], special["eos"]
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
@@ -89,11 +91,6 @@ class Vocabulary:
 
     def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes]]:
         return Vocabulary, (self.content,)  # so that worker processes can be handed one
-
-    pad_id = property(lambda self: self._special["pad"])
-    unk_id = property(lambda self: self._special["unk"])
-    bos_id = property(lambda self: self._special["bos"])
-    eos_id = property(lambda self: self._special["eos"])
 
     @cached_property
     def fingerprint(self) -> str:

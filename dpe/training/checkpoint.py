@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from dpe.errors import UserError
 from dpe.text.files import whole_file
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.curve import CURVE
+from dpe.training.curve import CURVE, PICTURE
 from dpe.training.settings import first_difference
 
 FORMAT = 1
@@ -125,8 +125,9 @@ def _refuse_files_without_settings(directory: Path, vocabulary: Vocabulary) -> N
     path = directory / VOCABULARY
     if path.exists() and Vocabulary.load(path).fingerprint != vocabulary.fingerprint:
         raise UserError(f"{path} is another vocabulary than the one given; give another --out.")
-    if (directory / CURVE).exists():
-        raise UserError(f"{directory / CURVE} is there without a model; give another --out.")
+    for name in (CURVE, MODEL, LAST, PICTURE):
+        if (directory / name).exists():
+            raise UserError(f"{directory / name} is there and of no training of dpe's; give another --out.")
 
 
 def _refuse_other(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from dpe.errors import UserError
 from dpe.text.files import whole_text_file
 
-CURVE = "training.jsonl"
+CURVE, PICTURE = "training.jsonl", "training.png"
 
 
 def read_curve(path: Path) -> list[dict[str, Any]]:

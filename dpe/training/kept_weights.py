@@ -29,7 +29,7 @@ class KeptWeights:
     @property
     def is_lost(self) -> bool:
         """Whether somebody has removed what cannot be made again."""
-        return math.isfinite(self._position.kept) and not self._kept.exists()
+        return math.isfinite(self._position.kept_score) and not self._kept.exists()
 
     def after_epoch(self, scores: Mapping[str, float]) -> None:
         position, score = self._position, scores["score"]
@@ -39,18 +39,23 @@ class KeptWeights:
 
     def at_end(self, scores: Mapping[str, float]) -> None:
         position, score = self._position, scores["score"]
-        if self._writes and score < position.kept and not self._best_epoch.exists() and self._kept.exists():
+        if (
+            self._writes
+            and score < position.kept_score
+            and not self._best_epoch.exists()
+            and self._kept.exists()
+        ):
             with whole_file(self._best_epoch) as file:
                 file.write(self._kept.read_bytes())
         self._keep_if_better(scores)
         position.at_end = min(position.at_end, score)
 
     def go_on(self) -> None:
-        """Forget the end that is none."""
+        """Training goes on past an earlier end: the best epoch's weights are the kept ones again."""
         self._position.at_end = math.inf
         if self._writes and self._best_epoch.exists():
             self._best_epoch.replace(self._kept)
 
     def _keep_if_better(self, scores: Mapping[str, float]) -> None:
-        if self._writes and scores["score"] < self._position.kept:
+        if self._writes and scores["score"] < self._position.kept_score:
             save_model(self._kept, self._model, {"step": self._position.step, **scores})

@@ -1,4 +1,4 @@
-"""What training maximises. Here, and only here, the model meets the dynamic program (the sum).
+"""What training maximises. Here the model meets the dynamic program; in use, in inference/scored_batch.py.
 
 The marginal likelihood of a sentence is a sum over its words, because no piece crosses a word boundary:
 
@@ -11,10 +11,10 @@ from torch import Tensor
 
 from dpe.model.batching import MixedBatch, TranslationBatch
 from dpe.model.cross_entropy import smoothed_cross_entropy
-from dpe.model.edge_scores import DEFAULT_THRESHOLD, edge_scores
+from dpe.model.edge_scores import DEFAULT_THRESHOLD
 from dpe.model.mixed import MixedTransformer
 from dpe.model.translation import TranslationTransformer
-from dpe.segmentation.dynamic_program import log_partition
+from dpe.segmentation.dynamic_program import best, log_partition
 
 
 def batch_edge_scores(
@@ -22,13 +22,9 @@ def batch_edge_scores(
 ) -> Tensor:
     """Log-probability of every edge of the batch's lattices, in the order of `batch.lattice`."""
     states = model.states(batch.source, batch.source_lengths, batch.characters)  # [sentence, position, width]
-    return edge_scores(
-        states.flatten(0, 1),
-        model.output_weight,
-        batch.lattice.edge_positions,
-        batch.lattice.edge_pieces,
-        excluded=model.excluded_pieces,
-        threshold=threshold,
+    lattice = batch.lattice
+    return model.edge_scores(
+        states.flatten(0, 1), lattice.edge_positions, lattice.edge_pieces, threshold=threshold
     )
 
 
@@ -39,6 +35,16 @@ def marginal_log_likelihood(scores: Tensor, batch: MixedBatch) -> Tensor:
         words = log_partition(bucket.scatter(scores), bucket.lengths)  # [word]
         total = total.index_add(0, batch.lattice.word_sentence[bucket.words], words)
     return total
+
+
+def best_log_probability(scores: Tensor, batch: MixedBatch) -> tuple[float, int]:
+    """Log-probability of the best cuts (Alg. 2) of all sentences together, and how many pieces they have."""
+    total, pieces = float(scores[batch.lattice.end_edges].double().sum()), 0
+    for bucket in batch.lattice.buckets:
+        cuts = best(bucket.scatter(scores), bucket.lengths)
+        total += float(cuts.scores.double().sum())
+        pieces += int(cuts.boundaries.sum()) - len(bucket.lengths)
+    return total, pieces
 
 
 def label_smoothed_cross_entropy(

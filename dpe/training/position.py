@@ -25,6 +25,7 @@ class Position:
     at_end: float = float("inf")  # best of what was tried only at the end
     worse_epochs: int = 0  # epochs since the best one
     averaged_at: int = -1  # step at which the average was last tried
+    scored_at: int | None = None  # step of the last development score; None in a file of an older version
     seconds: float = 0.0
     records: int = 0  # of the curve
     world: int = 1  # processes that made the updates of the epoch under way
@@ -35,7 +36,7 @@ class Position:
         return self.epoch + (self.updates > 0)
 
     @property
-    def kept(self) -> float:
+    def kept_score(self) -> float:
         """The score of the weights in `model.safetensors`."""
         return min(self.best, self.at_end)
 

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpe.model.batch_order import epoch_batches, shard
+from dpe.model.batch_order import batches_by_length, epoch_batches, shard
 from dpe.model.batching import MixedBatch, MixedCollator, MixedExample
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
-from dpe.segmentation.dynamic_program import best
 from dpe.text.segmenters import CountSegmenter, Draw
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, split_words
-from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
+from dpe.training.objectives import batch_edge_scores, best_log_probability, marginal_log_likelihood
 from dpe.training.processes import Processes
-from dpe.training.task import long_lines, refuse_long_dev
+from dpe.training.task import left_out_sentence, refuse_long_dev
 
 LONGEST_DEV = 2_000  # characters; longer lines of the development text are left out
 UNKNOWN_RATE = 0.001  # characters hidden from the decoder, so that the unknown character is trained
@@ -100,7 +99,7 @@ class SegmenterTask:
 
     @property
     def left_out(self) -> str:
-        return long_lines(
+        return left_out_sentence(
             len(self._too_long),
             f"{self.data.max_characters:,} characters",
             len(self.data.dev) - len(self._dev_lines),
@@ -134,15 +133,8 @@ class SegmenterTask:
         }
 
     def _dev_examples(self) -> Iterator[list[MixedExample]]:
-        return epoch_batches(
-            len(self._dev_lines),
-            lambda place: self._load_dev(self._dev_lines[place]),
-            lambda example: example.size,
-            budget=(self._batch, self._batch),
-            seed=0,
-            epoch=0,
-            shuffle=False,
-        )
+        examples = map(self._load_dev, self._dev_lines)
+        return batches_by_length(examples, lambda one: one.size, budget=(self._batch, self._batch))
 
     def _load_dev(self, number: int) -> MixedExample:
         source, target = self.data.dev[number]
@@ -152,10 +144,6 @@ class SegmenterTask:
     def _dev_sums(self, batch: MixedBatch) -> list[float]:
         """Log-likelihood, log-probability of the best cuts, their pieces; characters, words, unknowns."""
         scores = batch_edge_scores(self.model, batch)
-        map_, pieces = float(scores[batch.lattice.end_edges].double().sum()), 0.0
-        for bucket in batch.lattice.buckets:
-            cuts = best(bucket.scatter(scores), bucket.lengths)
-            map_ += float(cuts.scores.double().sum())
-            pieces += float(cuts.boundaries.sum()) - len(bucket.lengths)
+        map_, pieces = best_log_probability(scores, batch)
         marginal = float(marginal_log_likelihood(scores, batch).double().sum())
         return [marginal, map_, pieces, batch.character_count, batch.word_count, batch.unknown_count]

@@ -25,7 +25,7 @@ class Task(Protocol):
 
     @property
     def left_out(self) -> str:
-        """How many lines of the epochs so far were too long to train on; empty when none was."""
+        """How many lines of the epochs so far, and of the development text, were too long; empty if none."""
 
     def examples(self, epoch: int) -> Iterator[list[Any]]:
         """The batches of an epoch as lists of examples, in order; the same on every process."""
@@ -46,7 +46,7 @@ def refuse_long_dev(kept: Sized, limit: str) -> None:
         raise UserError(f"Every line of the development text is longer than {limit}; give shorter ones.")
 
 
-def long_lines(train: int, train_limit: str, dev: int, dev_limit: str) -> str:
+def left_out_sentence(train: int, train_limit: str, dev: int, dev_limit: str) -> str:
     """One sentence about the lines that were too long; empty when none was."""
     parts = []
     if train:

@@ -51,7 +51,7 @@ class Trainer:
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
-        self.position = load_position(directory, self.model, self.optimizer) or Position()
+        self.position = load_position(directory, self.model, self.optimizer) or Position(scored_at=0)
         self._refuse_other_world()
         self.kept = KeptWeights(directory, self.model, self.position, writes=self.processes.first)
         self.curve = Curve(directory, records=self.position.records, active=self.processes.first)
@@ -80,12 +80,12 @@ class Trainer:
                 self.progress.say("bf16 is for a GPU: on this CPU the training computes in float32")
         if not self._finished():
             self.kept.go_on()
-        with self.progress.live(), put_off() as stop:
+        with self.progress.live(), put_off() as signals:
             while not self._finished():
-                complete = self._train_epoch(stop)
+                complete = self._train_epoch(signals)
                 self._check_epoch()
                 self._evaluate(complete=complete)
-                if self._is_told(stop):  # while it evaluated, at whose end all is saved
+                if self._must_stop(signals):  # told during the evaluation, which has saved everything
                     raise KeyboardInterrupt
         if self.stopping.average > 1 and self.position.averaged_at != self.position.step:
             self._average()
@@ -93,21 +93,23 @@ class Trainer:
 
     def _finished(self) -> bool:
         position, stopping = self.position, self.stopping
+        scored = position.scored_at in (position.step, None)  # else it was killed between update and score
         return (
             (stopping.epochs is not None and position.epoch >= stopping.epochs)
-            or (stopping.steps is not None and position.step >= stopping.steps)
+            or (stopping.steps is not None and position.step >= stopping.steps and scored)
             or (stopping.patience is not None and position.worse_epochs >= stopping.patience)
         )
 
-    def _train_epoch(self, stop: list[int]) -> bool:
+    def _train_epoch(self, signals: list[int]) -> bool:
         """The updates left in this epoch; False when the last step came before its end."""
-        last_save, record = time.monotonic(), Pace(self.position)
+        last_save, pace = time.monotonic(), Pace(self.position)
         for batches in self._updates():
-            if self.position.step == self.stopping.steps:  # not below: an epoch's last update completes it
+            # Before an update and not after it, so that the last one of an epoch completes it.
+            if self.stopping.steps is not None and self.position.step >= self.stopping.steps:
                 return False
             self._update(batches)
-            self._show(record)
-            if self._is_told(stop):
+            self._show(pace)
+            if self._must_stop(signals):
                 self._save()
                 raise KeyboardInterrupt
             if time.monotonic() - last_save >= self.save_seconds:
@@ -115,9 +117,9 @@ class Trainer:
                 last_save = time.monotonic()
         return True
 
-    def _is_told(self, stop: list[int]) -> bool:
+    def _must_stop(self, signals: list[int]) -> bool:
         """Whether any process was told to stop: all must end at the same update."""
-        return self.processes.sum_scalars([len(stop)])[0] > 0
+        return self.processes.sum_scalars([len(signals)])[0] > 0
 
     def _check_epoch(self) -> None:
         """Tell what the first epoch left out; after an epoch without an update there would be no end."""
@@ -210,6 +212,7 @@ class Trainer:
         else:
             self.kept.at_end(scores)
         self._note({"train_bits": train_bits, **scores})
+        position.scored_at = position.step
         self._save()
         self.processes.wait()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpe.model.batch_order import epoch_batches
+from dpe.model.batch_order import batches_by_length, epoch_batches
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
@@ -19,7 +19,7 @@ from dpe.text.vocabulary import Vocabulary
 from dpe.training.objectives import label_smoothed_cross_entropy
 from dpe.training.processes import Processes
 from dpe.training.target_cuts import CutTarget, EpochTargets
-from dpe.training.task import long_lines, refuse_long_dev
+from dpe.training.task import left_out_sentence, refuse_long_dev
 
 LONGEST_DEV = 1_000  # pieces; longer lines of the development text are left out
 
@@ -98,7 +98,7 @@ class TranslatorTask:
 
     @property
     def left_out(self) -> str:
-        return long_lines(
+        return left_out_sentence(
             len(self._too_long),
             f"{self.data.max_tokens:,} pieces",
             len(self.data.dev) - len(self._dev),
@@ -143,15 +143,7 @@ class TranslatorTask:
         return {"score": -bleu, "dev_bleu": bleu, "dev_bits": bits} | report
 
     def _dev_batches(self) -> Iterator[list[TranslationExample]]:
-        return epoch_batches(
-            len(self._dev),
-            lambda number: self._dev[number],
-            lambda example: example.size,
-            budget=(self._batch, self._batch),
-            seed=0,
-            epoch=0,
-            shuffle=False,
-        )
+        return batches_by_length(self._dev, lambda one: one.size, budget=(self._batch, self._batch))
 
     def _greedy(self, batch: TranslationBatch) -> list[list[int]]:
         longest = min(2 * int(batch.source_lengths.max()) + 20, 512)
