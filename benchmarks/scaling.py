@@ -21,8 +21,7 @@ from benchmarks.record import record
 from benchmarks.steps import interleaved, make_batches, make_step, medians, ratio
 from benchmarks.subjects import Collation, line_batches, text, untrained_mixed
 from benchmarks.training_step import active_share, in_own_process, start_probabilities
-from dpe.model.batching import TranslationExample, collate_translation
-from dpe.training.segmenter_task import mixed_example
+from dpe.model.batching import TranslationExample, collate_translation, mixed_example
 
 LENGTHS = (50, 100, 200, 400, 800)
 SIZES = (2_000, 4_000, 8_000, 16_000, 32_000, 64_000)

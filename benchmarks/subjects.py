@@ -24,6 +24,7 @@ from dpe.model.batching import (
     TranslationBatch,
     TranslationExample,
     collate_translation,
+    mixed_example,
 )
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
@@ -33,7 +34,7 @@ from dpe.text.grammar import generate
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import MODEL, load_tensors, put_weights
-from dpe.training.segmenter_task import build_mixed, mixed_example
+from dpe.training.segmenter_task import build_mixed
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
 from dpe.training.session import Session
 from dpe.training.settings import Stopping, TrainingSettings

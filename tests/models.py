@@ -7,7 +7,8 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2 as proto
 
-from dpe.text.vocabulary import Vocabulary, VocabularyType
+from dpe.choices import VocabularyType
+from dpe.text.vocabulary import Vocabulary
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dpe.text.segmenters import BpeDropout, Draw
+from dpe.text.segmenters import BpeDropout
 from dpe.text.vocabulary import Vocabulary
+from dpe.text.word_cuts import Draw
 from dpe.version import __version__
 
 DPE = [sys.executable, "-m", "dpe"]

@@ -19,7 +19,7 @@ from dpe.pipeline.experiment import Experiment
 from dpe.pipeline.models import Machine, segmenter_settings, translator_settings, translator_stopping
 from dpe.pipeline.outputs import training_counts
 from dpe.pipeline.run import Part, fixed_settings, plan
-from dpe.pipeline.running import in_order, run_stages
+from dpe.pipeline.scheduling import in_order, run_stages
 from dpe.pipeline.texts import Texts, make_corpus
 from dpe.progress import QUIET, Progress
 from dpe.recipe.reading import read_recipe

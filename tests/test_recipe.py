@@ -12,8 +12,8 @@ from typing import get_type_hints
 import pytest
 
 from dpe.errors import UserError
-from dpe.recipe.experiment import Recipe
 from dpe.recipe.reading import nearest, read_recipe
+from dpe.recipe.recipe import Recipe
 from dpe.recipe.systems import SYSTEMS, System
 from dpe.recipe.writing import recipe_toml
 

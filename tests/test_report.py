@@ -28,7 +28,7 @@ from dpe.evaluation.tables import Table
 from dpe.pipeline.artifacts import Artifacts
 from dpe.pipeline.experiment import Experiment
 from dpe.pipeline.models import Machine
-from dpe.pipeline.running import in_order, run_stages
+from dpe.pipeline.scheduling import in_order, run_stages
 from dpe.progress import QUIET, Progress
 from dpe.recipe.reading import read_recipe
 from dpe.recipe.writing import recipe_toml

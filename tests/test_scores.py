@@ -21,10 +21,10 @@ from dpe.evaluation.scores import (
     paired_bootstrap,
     read_reference,
     score,
-    short_names,
     summarise,
 )
 from dpe.evaluation.seed_bootstrap import MeanDifference, compare_means
+from dpe.evaluation.tables import short_names
 
 WORDS = ["the", "a", "small", "big", "dog", "cat", "house", "sees", "has", "red", "old", "in", "on", "tree"]
 

@@ -17,7 +17,7 @@ from dpe.errors import UserError
 from dpe.pipeline.artifacts import Artifacts, Stage, State
 from dpe.pipeline.locks import shared_run, stage_lock
 from dpe.pipeline.run import _refuse_files_without_plan
-from dpe.pipeline.running import describe, in_order, run_stages
+from dpe.pipeline.scheduling import describe, in_order, run_stages
 from dpe.progress import QUIET, Progress
 
 ROOT = Path(__file__).parents[1]
@@ -266,7 +266,7 @@ def test_two_processes_share_the_stages(tmp_path: Path) -> None:
 import time
 from pathlib import Path
 from dpe.pipeline.artifacts import Artifacts, Stage
-from dpe.pipeline.running import run_stages
+from dpe.pipeline.scheduling import run_stages
 from dpe.progress import QUIET, Progress
 def make(name):
     def work(directory):

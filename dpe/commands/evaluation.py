@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpe.choices import SegmentedFormat
 from dpe.commands.options import AsJson, AsMarkdown, BleuTokenize, Seed
 from dpe.errors import UserError
 from dpe.progress import Progress
@@ -33,7 +34,7 @@ OutDirectory = Annotated[
     ),
 ]
 Format = Annotated[
-    Literal["pieces", "subword-nmt"] | None,
+    SegmentedFormat | None,
     typer.Option(help="How pieces are written. [default: pieces if there is a U+2581, else subword-nmt]"),
 ]
 GoldFile = Annotated[

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
+
+from dpe.choices import BleuTokens, PresetName
 
 VocabularyFile = Annotated[Path, typer.Option("--vocab", metavar="FILE", help="A SentencePiece model.")]
 InputFile = Annotated[
@@ -26,13 +28,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON 
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")]
 
 BleuTokenize = Annotated[
-    Literal["13a", "intl", "zh", "char", "none"],
+    BleuTokens,
     typer.Option(help="What BLEU takes for a token, as in sacreBLEU; zh and char for text without blanks."),
 ]
 
 # Of both trainings.
-PresetName = Annotated[
-    Literal["tiny", "small", "base"],
+Preset = Annotated[
+    PresetName,
     typer.Option(
         help="Size of the network and its training; base is the paper's. Other options override it."
     ),

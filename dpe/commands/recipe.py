@@ -52,7 +52,7 @@ def run(
     from dpe.pipeline.experiment import Experiment
     from dpe.pipeline.models import Machine, use_threads
     from dpe.pipeline.run import Part, plan, run_experiment
-    from dpe.pipeline.running import describe
+    from dpe.pipeline.scheduling import describe
     from dpe.recipe.reading import read_recipe
 
     progress: Progress = context.obj

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpe.choices import CutFormat, CutMode
 from dpe.commands.options import Device, OutFile, Seed
 from dpe.errors import UserError
 from dpe.progress import Progress
@@ -71,7 +72,7 @@ def segment(
     target: TargetFile = None,
     out: OutFile = None,
     mode: Annotated[
-        Literal["best", "sample", "n-best"],
+        CutMode,
         typer.Option(help="The best cut, random cuts from the posterior, or the n best."),
     ] = "best",
     n: Annotated[
@@ -85,7 +86,7 @@ def segment(
     seed: Seed = 1,
     epoch: Epoch = 0,
     format: Annotated[
-        Literal["pieces", "subword-nmt", "ids", "jsonl"],
+        CutFormat,
         typer.Option(help="How cuts are written; several cuts of a line are separated by tabs."),
     ] = "pieces",
     batch_characters: BatchCharacters = None,

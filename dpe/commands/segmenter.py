@@ -16,7 +16,7 @@ from dpe.commands.options import (
     Dropout,
     Epochs,
     LearningRate,
-    PresetName,
+    Preset,
     SaveMinutes,
     Seed,
     Steps,
@@ -48,7 +48,7 @@ def train_segmenter(
     no_source: Annotated[
         bool, typer.Option("--no-source", help="A language model of the target alone (LM DPE).")
     ] = False,
-    preset: PresetName = "small",
+    preset: Preset = "small",
     epochs: Epochs = None,
     steps: Steps = None,
     batch_characters: Annotated[

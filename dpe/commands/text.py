@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from dpe.choices import CountMethod, Normalization, PieceFormat, VocabularyType
 from dpe.commands.options import InputFile, OutFile, VocabularyFile
 from dpe.errors import UserError
 from dpe.progress import Progress
 from dpe.text.files import refuse_overwriting
-
-Format = Literal["pieces", "subword-nmt", "ids"]
-Method = Literal["bpe", "bpe-dropout", "longest-match", "unigram"]
 
 
 def register(app: typer.Typer) -> None:
@@ -90,11 +88,9 @@ def vocab(
     source: Annotated[list[Path], typer.Option(metavar="FILE", help="Source text; may be repeated.")] = [],  # noqa: B006
     target: Annotated[list[Path], typer.Option(metavar="FILE", help="Target text; may be repeated.")] = [],  # noqa: B006
     size: Annotated[int, typer.Option(help="Number of pieces.")] = 32_000,
-    kind: Annotated[
-        Literal["bpe", "unigram"], typer.Option("--type", help="How pieces are learned.")
-    ] = "bpe",
+    kind: Annotated[VocabularyType, typer.Option("--type", help="How pieces are learned.")] = "bpe",
     normalization: Annotated[
-        Literal["nfkc", "identity"],
+        Normalization,
         typer.Option(help="nfkc folds compatible characters; identity keeps the text as it is."),
     ] = "nfkc",
     character_coverage: Annotated[
@@ -135,7 +131,7 @@ def encode(
     *,
     vocab: VocabularyFile,
     file: InputFile = None,
-    method: Annotated[Method, typer.Option(help="How to cut.")] = "bpe",
+    method: Annotated[CountMethod, typer.Option(help="How to cut.")] = "bpe",
     dropout: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="For bpe-dropout. [default: 0.05]")
     ] = None,
@@ -148,7 +144,7 @@ def encode(
     ] = -1,
     seed: Annotated[int, typer.Option(help="Random cuts depend on seed, epoch and line only.")] = 1,
     epoch: Annotated[int, typer.Option(min=0, help="Another epoch gives other random cuts.")] = 0,
-    format: Annotated[Format, typer.Option(help="How pieces are written.")] = "pieces",
+    format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
     out: OutFile = None,
 ) -> None:
     """Cut text by counts: BPE, BPE dropout, longest match, unigram. One line in, one line out.
@@ -157,8 +153,9 @@ def encode(
     """
     from dpe.text.corpus import read_lines, write_lines
     from dpe.text.formats import format_pieces
-    from dpe.text.segmenters import DROPOUT, Draw, make_segmenter
+    from dpe.text.segmenters import DROPOUT, make_segmenter
     from dpe.text.vocabulary import Vocabulary
+    from dpe.text.word_cuts import Draw
 
     if dropout is not None and method != "bpe-dropout":
         raise UserError("--dropout is for --method bpe-dropout.")
@@ -184,7 +181,7 @@ def decode(
     *,
     vocab: VocabularyFile,
     file: InputFile = None,
-    format: Annotated[Format, typer.Option(help="How pieces are written.")] = "pieces",
+    format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
     out: OutFile = None,
 ) -> None:
     """Turn pieces back into plain text. One line in, one line out; several cuts of a line stay apart by tabs.

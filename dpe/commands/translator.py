@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from dpe.choices import SourceMethod, TargetMethod
 from dpe.commands.options import (
     Accumulate,
     Average,
@@ -20,7 +21,7 @@ from dpe.commands.options import (
     InputFile,
     LearningRate,
     OutFile,
-    PresetName,
+    Preset,
     SaveMinutes,
     Seed,
     Steps,
@@ -31,8 +32,6 @@ from dpe.commands.options import (
 from dpe.commands.training import training_session
 from dpe.progress import Progress
 
-SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
-TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
 TranslatorDirectory = Annotated[
     Path, typer.Option("--translator", metavar="DIR", help="What train-translator made.")
 ]
@@ -99,7 +98,7 @@ def train_translator(
         ),
     ] = None,
     bleu_tokenize: BleuTokenize = "13a",
-    preset: PresetName = "small",
+    preset: Preset = "small",
     epochs: Epochs = None,
     steps: Steps = None,
     batch_tokens: Annotated[

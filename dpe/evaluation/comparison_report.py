@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from dpe.choices import SegmentedFormat
 from dpe.errors import UserError
 from dpe.evaluation.comparison import Comparison, PairCounts, compare
 from dpe.evaluation.contexts import VaryingWord, count_ways, describe_varying_words, most_varying
 from dpe.evaluation.plots import draw_bars, draw_histograms
-from dpe.evaluation.scores import short_names
 from dpe.evaluation.segmented_text import (
     CutWord,
-    Format,
     count_words,
     read_cut_tokens,
     read_pieces,
     read_two_segmentations,
 )
 from dpe.evaluation.statistics import RENYI_ALPHA, Statistics, collect_statistics
-from dpe.evaluation.tables import Table, percent
+from dpe.evaluation.tables import Table, percent, short_names
 from dpe.text.corpus import read_lines
 
 SHOWN_WAYS = 4  # of cutting a word; results.json has all
@@ -53,7 +52,7 @@ def compare_files(
     *,
     train_counts: Path | Mapping[str, int] | None = None,
     source: Path | None = None,
-    format: Format | None = None,
+    format: SegmentedFormat | None = None,
     vocabulary_size: int | None = None,
 ) -> FileComparison:
     """Compare two segmentations of one text. `source` has the source line of each line.
@@ -72,7 +71,7 @@ def compare_files(
 
 
 def _side(
-    path: Path, name: str, source: Path | None, format: Format | None, vocabulary_size: int | None
+    path: Path, name: str, source: Path | None, format: SegmentedFormat | None, vocabulary_size: int | None
 ) -> Side:
     ways = count_ways(read_cut_tokens(path, format))
     return Side(
@@ -124,7 +123,7 @@ def draw_comparison(result: FileComparison, directory: Path) -> list[Path]:
 
 
 def _with_source(
-    path: Path, source: Path | None, format: Format | None
+    path: Path, source: Path | None, format: SegmentedFormat | None
 ) -> Iterator[tuple[list[CutWord], str | None]]:
     """The words of each line beside its source line; nothing at all without a source."""
     if source is None:

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from dpe.choices import SegmentedFormat
 from dpe.errors import UserError
 from dpe.evaluation.morphology import (
     BoundaryScores,
@@ -30,9 +31,8 @@ from dpe.evaluation.morphology import (
     tally,
 )
 from dpe.evaluation.plots import draw_bars
-from dpe.evaluation.scores import short_names
-from dpe.evaluation.segmented_text import Format, read_pieces
-from dpe.evaluation.tables import Table
+from dpe.evaluation.segmented_text import read_pieces
+from dpe.evaluation.tables import Table, short_names
 
 BOOTSTRAP_SAMPLES = 1000
 SEED = 1
@@ -76,7 +76,7 @@ def evaluate_files(
     paths: Sequence[Path],
     gold: Path,
     *,
-    format: Format | None = None,
+    format: SegmentedFormat | None = None,
     samples: int = BOOTSTRAP_SAMPLES,
     seed: int = SEED,
 ) -> list[Selection]:

@@ -14,6 +14,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, Result
 
 from dpe.errors import UserError
+from dpe.evaluation.tables import short_names
 from dpe.text.corpus import read_lines
 
 BOOTSTRAP_SAMPLES = 1000
@@ -115,12 +116,6 @@ def read_reference(path: Path) -> list[str]:
     if not lines:
         raise UserError(f"{path} is empty; give the reference translation.")
     return lines
-
-
-def short_names(paths: Sequence[Path]) -> list[str]:
-    """File names where they differ, else whole paths."""
-    names = [path.name for path in paths]
-    return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 
 def metrics(tokenize: str | None) -> dict[str, Metric]:

@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate, groupby, islice, pairwise, zip_longest
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from dpe.choices import SegmentedFormat
 from dpe.errors import UserError
 from dpe.text.corpus import read_lines
 
 MARKER = "\u2581"
-Format = Literal["pieces", "subword-nmt"]
 LINES_TO_DETECT = 1000
 
 
@@ -48,23 +48,23 @@ class CutWord(NamedTuple):
         return tuple(self.word[start:end] for start, end in pairwise(ends))
 
 
-def detect_format(path: Path) -> Format:
+def detect_format(path: Path) -> SegmentedFormat:
     """`pieces` if a word marker is among the first lines, else `subword-nmt`."""
     lines = islice(read_lines(path), LINES_TO_DETECT)
     return "pieces" if any(MARKER in line for line in lines) else "subword-nmt"
 
 
-def read_pieces(path: Path, format: Format | None = None) -> Iterator[list[str]]:
+def read_pieces(path: Path, format: SegmentedFormat | None = None) -> Iterator[list[str]]:
     """The pieces of each line, each word's first begun by the marker, in either format."""
     return (_split(line) for line in _marked_lines(path, format))
 
 
-def read_cut_words(path: Path, format: Format | None = None) -> Iterator[list[CutWord]]:
+def read_cut_words(path: Path, format: SegmentedFormat | None = None) -> Iterator[list[CutWord]]:
     """The words of each line with their cuts."""
     return (list(words_with_cuts(pieces)) for pieces in read_pieces(path, format))
 
 
-def read_cut_tokens(path: Path, format: Format | None = None) -> Iterator[list[CutWord]]:
+def read_cut_tokens(path: Path, format: SegmentedFormat | None = None) -> Iterator[list[CutWord]]:
     """As `read_cut_words`, for what stands between blanks: words with the punctuation beside them.
 
     The cuts are the same, those inside words: `▁( un do )` gives ((undo), {3}).
@@ -107,7 +107,7 @@ class LinePair(NamedTuple):
     b: list[CutWord]
 
 
-def read_two_segmentations(a: Path, b: Path, format: Format | None = None) -> Iterator[LinePair]:
+def read_two_segmentations(a: Path, b: Path, format: SegmentedFormat | None = None) -> Iterator[LinePair]:
     """Two segmentations of one text, line by line; the first line on which the texts differ is an error."""
     rows = zip_longest(_marked_lines(a, format), _marked_lines(b, format))
     for number, (left, right) in enumerate(rows, start=1):
@@ -140,7 +140,7 @@ def _is_letter_or_mark(character: str) -> bool:
     return unicodedata.category(character)[0] in "LM"
 
 
-def _marked_lines(path: Path, format: Format | None) -> Iterator[str]:
+def _marked_lines(path: Path, format: SegmentedFormat | None) -> Iterator[str]:
     """Lines in the `pieces` format."""
     found = format or detect_format(path)
     mark = _begun if found == "pieces" else _marked

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
@@ -96,3 +97,9 @@ def _drawn(table: Table) -> DrawnTable:
 def _padded(cell: str, width: int, *, left: bool) -> str:
     space = " " * (width - cell_len(cell))
     return cell + space if left else space + cell
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """File names where they differ, else whole paths."""
+    names = [path.name for path in paths]
+    return names if len(set(names)) == len(names) else [str(path) for path in paths]

@@ -7,10 +7,7 @@ beginning symbol, as the model was trained.
 
 from __future__ import annotations
 
-import secrets
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +15,9 @@ import torch
 from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
 from torch import Tensor, nn
 
-from dpe.errors import UserError
 from dpe.model.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Stack, sinusoids
 from dpe.model.translation import TranslationTransformer
+from dpe.text.files import whole_directory
 from dpe.text.vocabulary import Vocabulary
 
 LONGEST = 2048  # positions on either side; CTranslate2 reads them from a table and refuses what is longer
@@ -61,21 +58,6 @@ def token_names(vocabulary: Vocabulary) -> list[str]:
         names.append(name)
         seen.add(name)
     return names
-
-
-@contextmanager
-def whole_directory(path: Path) -> Iterator[Path]:
-    """A directory to fill, renamed to `path` when the block ends well, and gone otherwise."""
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    try:
-        aside.mkdir(parents=True)
-        yield aside
-        if not path.exists() or not any(path.iterdir()):
-            aside.replace(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}.") from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _fill(model: TranslationTransformer) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpe.errors import UserError
-from dpe.inference.ctranslate2_export import export_model, whole_directory
+from dpe.inference.ctranslate2_export import export_model
 from dpe.inference.translator import load_model, load_vocabulary
+from dpe.text.files import whole_directory
 from dpe.training.checkpoint import VOCABULARY, read_settings
 
 _README = """\

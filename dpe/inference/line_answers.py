@@ -20,10 +20,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
+from dpe.choices import CutFormat, CutMode
 from dpe.errors import UserError
 from dpe.inference.scored_batch import Cut, Drawing, ScoredBatch
 from dpe.inference.segmentation import (
@@ -38,11 +39,8 @@ from dpe.inference.segmenter import Segmenter
 from dpe.model.batching import MixedExample
 from dpe.text.corpus import Pair
 from dpe.text.formats import format_pieces
-from dpe.text.segmenters import Draw
-from dpe.training.segmenter_training import source_segmenter
-
-Mode = Literal["best", "sample", "n-best"]
-Format = Literal["pieces", "subword-nmt", "ids", "jsonl"]
+from dpe.text.segmenters import source_segmenter
+from dpe.text.word_cuts import Draw
 
 
 class NumberedPairs(NamedTuple):
@@ -76,10 +74,10 @@ class SourceCutting:
 class CutSettings:
     """Which cuts of a line are written, and how."""
 
-    mode: Mode = "best"
+    mode: CutMode = "best"
     n: int = 1
     temperature: float = 1.0
-    format: Format = "pieces"
+    format: CutFormat = "pieces"
     source: SourceCutting = field(default_factory=SourceCutting)
 
     def configuration(self) -> dict[str, Any]:

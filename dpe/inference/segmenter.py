@@ -14,13 +14,13 @@ from dpe.inference.long_lines import is_long
 from dpe.inference.scored_batch import Cut, Drawing, ScoredBatch
 from dpe.inference.segmentation import Posterior, Score, Segmentation
 from dpe.model.batch_order import batches_by_length
-from dpe.model.batching import MixedCollator, MixedExample
+from dpe.model.batching import MixedCollator, MixedExample, mixed_example
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, VOCABULARY, load_tensors, put_weights, read_settings
 from dpe.training.processes import choose_device
-from dpe.training.segmenter_task import build_mixed, mixed_example
+from dpe.training.segmenter_task import build_mixed
 
 Answer = TypeVar("Answer")
 Texts = list[str] | tuple[str, ...]

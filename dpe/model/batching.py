@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpe.model.mixed import BEGIN_CHARACTER, FIRST_CHARACTER, PAD_CHARACTER, UNKNOWN_CHARACTER
 from dpe.segmentation.lattice import LatticeBatch, LatticeBuilder
-from dpe.text.vocabulary import Vocabulary
+from dpe.text.vocabulary import Vocabulary, split_words
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -59,6 +59,17 @@ class MixedExample:
     def size(self) -> tuple[int, int]:
         """Source tokens, and target positions: one before each character and one at the end."""
         return 0 if self.source is None else len(self.source), len(self.marked) + 1
+
+
+def mixed_example(
+    vocabulary: Vocabulary, number: int, source_pieces: list[str] | None, target: str
+) -> MixedExample:
+    """A line for the mixed model, from its source cut and its target text."""
+    marked = vocabulary.normalize(target)
+    source = None
+    if source_pieces is not None:
+        source = [*vocabulary.piece_ids(source_pieces), vocabulary.eos_id]
+    return MixedExample(line=number, source=source, words=split_words(marked), marked=marked)
 
 
 @dataclass(frozen=True)

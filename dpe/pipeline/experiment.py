@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dpe.choices import VocabularyType
 from dpe.evaluation.scores import LENGTH_LIMITS, METRICS
 from dpe.pipeline.artifacts import Facts, Stage
 from dpe.pipeline.models import (
@@ -60,9 +61,9 @@ from dpe.pipeline.texts import (
     vocabulary_path,
 )
 from dpe.progress import Progress
-from dpe.recipe.experiment import Recipe
+from dpe.recipe.recipe import Recipe
 from dpe.recipe.systems import SYSTEMS, SegmenterName, System
-from dpe.text.vocabulary import VocabularySettings, VocabularyType
+from dpe.text.vocabulary import VocabularySettings
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dpe.evaluation.scores import dev_bleu
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
-from dpe.recipe.experiment import NetworkFields, SegmenterFields, TranslatorFields
+from dpe.recipe.recipe import NetworkFields, SegmenterFields, TranslatorFields
 from dpe.recipe.systems import System
 from dpe.text.preparation import Moses
 from dpe.text.vocabulary import Vocabulary

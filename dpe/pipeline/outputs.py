@@ -25,7 +25,7 @@ from dpe.pipeline.artifacts import write_json
 from dpe.pipeline.models import Machine
 from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
-from dpe.recipe.experiment import DecodingFields, Split
+from dpe.recipe.recipe import DecodingFields, Split
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.formats import format_pieces
 from dpe.text.segmenters import OwnCut

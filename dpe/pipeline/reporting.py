@@ -38,8 +38,8 @@ from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.segmenter import Segmenter
 from dpe.pipeline.length_tables import length_tables, mean_bins
 from dpe.pipeline.outputs import pieces_file, training_counts
-from dpe.pipeline.report_scores import score_blocks
 from dpe.pipeline.results import collect_results
+from dpe.pipeline.scores_section import score_blocks
 from dpe.pipeline.texts import Texts, vocabulary_path
 from dpe.pipeline.training_table import SEGMENTER_TITLES
 from dpe.recipe.writing import recipe_toml

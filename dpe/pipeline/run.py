@@ -16,10 +16,10 @@ from dpe.pipeline.locks import shared_run
 from dpe.pipeline.outputs import EXAMPLES
 from dpe.pipeline.paper_table import paper_tables
 from dpe.pipeline.results import PLAN, RECIPE, RESULTS, write_results
-from dpe.pipeline.running import in_order, run_stages
+from dpe.pipeline.scheduling import in_order, run_stages
 from dpe.pipeline.training_table import SEGMENTER_TITLES
-from dpe.recipe.experiment import Recipe
 from dpe.recipe.reading import nearest
+from dpe.recipe.recipe import Recipe
 from dpe.recipe.systems import SYSTEMS
 from dpe.text.files import whole_text_file
 

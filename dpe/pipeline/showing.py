@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from dpe.choices import VocabularyType
 from dpe.errors import UserError
 from dpe.evaluation.morphology import evaluate, read_gold
 from dpe.evaluation.tables import Table
@@ -14,8 +15,9 @@ from dpe.inference.segmenter import Segmenter
 from dpe.pipeline.results import read_run_recipe
 from dpe.pipeline.texts import Texts
 from dpe.text.corpus import read_lines
-from dpe.text.segmenters import Draw, make_segmenter
-from dpe.text.vocabulary import VocabularySettings, VocabularyType, learn_vocabulary
+from dpe.text.segmenters import make_segmenter
+from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
+from dpe.text.word_cuts import Draw
 
 _BPE_SYSTEMS = {"BPE": "bpe", "BPE dropout": "bpe-dropout", "longest match": "longest-match"}
 _N_BEST = 3

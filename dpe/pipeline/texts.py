@@ -9,14 +9,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from dpe.choices import VocabularyType
 from dpe.errors import UserError
 from dpe.progress import Progress
-from dpe.recipe.experiment import Recipe, Split
+from dpe.recipe.recipe import Recipe, Split
 from dpe.text.corpus import Pair, read_lines, read_pairs, write_lines
 from dpe.text.grammar import GOLD, write_corpus
 from dpe.text.preparation import CleaningRules, Moses, clean
 from dpe.text.text_file import ParallelText
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, VocabularyType, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 
 VOCABULARY = "vocab.model"
 _SEED = 1  # of the built-in corpus, and of the draw of training lines

@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dpe.errors import UserError
-from dpe.recipe.experiment import Recipe
+from dpe.recipe.recipe import Recipe
 from dpe.recipe.systems import SYSTEMS, System
 
 EXTENDS = "extends"

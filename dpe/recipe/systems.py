@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from dpe.choices import SourceMethod, TargetMethod, VocabularyType
 from dpe.errors import UserError
 from dpe.segmentation.temperature import check_temperature
-from dpe.text.vocabulary import VocabularyType
 
-SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
-TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
 SegmenterName = Literal["mixed", "lm"]
 
 

@@ -145,6 +145,21 @@ def require_files(*paths: Path | None) -> None:
             Stamp.of(path)
 
 
+@contextmanager
+def whole_directory(path: Path) -> Iterator[Path]:
+    """A directory to fill, renamed to `path` when the block ends well, and gone otherwise."""
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    try:
+        aside.mkdir(parents=True)
+        yield aside
+        if not path.exists() or not any(path.iterdir()):
+            aside.replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}.") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 def remove_leftovers(directory: Path) -> None:
     """Remove what a kill left of `whole_file`s in a directory where nobody writes now."""
     for path in directory.iterdir():

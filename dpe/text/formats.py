@@ -8,12 +8,14 @@ ids           17 805 9          numbers; unknown text is lost, its id says only 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import get_args
 
+from dpe.choices import PieceFormat
 from dpe.errors import UserError
 from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import Vocabulary
 
-FORMATS = ("pieces", "subword-nmt", "ids")
+FORMATS = get_args(PieceFormat)
 _JOINT = "@@"
 
 

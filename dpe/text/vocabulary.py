@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import sentencepiece
 
+from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
 from dpe.text.files import whole_file
 from dpe.text.protected import ProtectedUnigram
@@ -32,9 +32,6 @@ from dpe.text.sentencepiece_model import (
     refuse_unusable,
     with_special_pieces,
 )
-
-VocabularyType = Literal["bpe", "unigram"]
-Normalization = Literal["nfkc", "identity"]
 
 # Our words for SentencePiece's rules. Its "nmt_nfkc" is NFKC that also reads odd blanks as blanks.
 _NORMALIZATION_RULES = {"nfkc": "nmt_nfkc", "identity": "identity"}

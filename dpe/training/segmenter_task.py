@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,13 +9,15 @@ import torch
 from torch import Tensor
 
 from dpe.model.batch_order import batches_by_length, epoch_batches, shard
-from dpe.model.batching import MixedBatch, MixedCollator, MixedExample
+from dpe.model.batching import MixedBatch, MixedCollator, MixedExample, mixed_example
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
-from dpe.text.segmenters import CountSegmenter, Draw
+from dpe.text.segmenters import CountSegmenter
 from dpe.text.text_file import ParallelText
-from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.text.vocabulary import Vocabulary
+from dpe.text.word_cuts import Draw
 from dpe.training.objectives import batch_edge_scores, best_log_probability, marginal_log_likelihood
+from dpe.training.pace import bits_of
 from dpe.training.processes import Processes
 from dpe.training.task import left_out_sentence, refuse_long_dev
 
@@ -46,17 +47,6 @@ def build_mixed(network: TransformerSettings, vocabulary: Vocabulary, *, source:
         bos_id=vocabulary.bos_id,
         source=source,
     )
-
-
-def mixed_example(
-    vocabulary: Vocabulary, number: int, source_pieces: list[str] | None, target: str
-) -> MixedExample:
-    """A line for the mixed model, from its source cut and its target text."""
-    marked = vocabulary.normalize(target)
-    source = None
-    if source_pieces is not None:
-        source = [*vocabulary.piece_ids(source_pieces), vocabulary.eos_id]
-    return MixedExample(line=number, source=source, words=split_words(marked), marked=marked)
 
 
 class SegmenterTask:
@@ -123,11 +113,11 @@ class SegmenterTask:
                 batch = self._dev_collator.collate(examples, epoch=0).to(processes.device)
                 sums = [a + b for a, b in zip(sums, self._dev_sums(batch), strict=True)]
         marginal, map_, pieces, characters, words, unknown = processes.sum_scalars(sums)
-        bits = -marginal / characters / math.log(2)
+        bits = bits_of(-marginal, characters)
         return {
             "score": bits,
             "dev_bits": bits,
-            "dev_map_bits": -map_ / characters / math.log(2),
+            "dev_map_bits": bits_of(-map_, characters),
             "dev_pieces_per_word": pieces / max(words, 1.0),
             "dev_unknown_characters": unknown,
         }

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import torch
 
-from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
-from dpe.text.segmenters import BpeDropout, CountSegmenter, OwnCut
+from dpe.text.segmenters import OwnCut, source_segmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.model_directory import model_directory, refuse_empty
@@ -58,13 +57,3 @@ def train_segmenter(
         model = build_mixed(settings.network, vocabulary, source=settings.source)
         task = SegmenterTask(model, data, batch=settings.batch, seed=settings.training.seed)
         return Trainer(task, settings.training, out, session).train()
-
-
-def source_segmenter(vocabulary: Vocabulary, dropout: float) -> CountSegmenter:
-    """How a source is cut: BPE dropout, or the vocabulary's own cut when there is none."""
-    if dropout > 0 and vocabulary.type != "bpe":
-        raise UserError(
-            f"A {vocabulary.type} vocabulary has no merges to drop; cut the source without dropout "
-            "(--source-dropout 0, in a recipe segmenter.source_dropout = 0)."
-        )
-    return BpeDropout(vocabulary, dropout=dropout) if dropout > 0 else OwnCut(vocabulary)

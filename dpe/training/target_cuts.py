@@ -22,9 +22,10 @@ from typing import Protocol
 from dpe.errors import UserError
 from dpe.progress import Progress
 from dpe.text.corpus import read_lines
-from dpe.text.segmenters import CountSegmenter, Draw
+from dpe.text.segmenters import CountSegmenter
 from dpe.text.sentencepiece_model import MARKER
 from dpe.text.text_file import ParallelText, TextFile
+from dpe.text.word_cuts import Draw
 from dpe.training.interrupts import at_once
 from dpe.training.processes import Processes
 

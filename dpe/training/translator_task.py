@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,10 +12,12 @@ from dpe.model.batch_order import batches_by_length, epoch_batches
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
-from dpe.text.segmenters import CountSegmenter, Draw
+from dpe.text.segmenters import CountSegmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
+from dpe.text.word_cuts import Draw
 from dpe.training.objectives import label_smoothed_cross_entropy
+from dpe.training.pace import bits_of
 from dpe.training.processes import Processes
 from dpe.training.target_cuts import CutTarget, EpochTargets
 from dpe.training.task import left_out_sentence, refuse_long_dev
@@ -139,7 +140,7 @@ class TranslatorTask:
                 translations[line] = self.data.vocabulary.decode_ids(ids)
         pairs = [(translations[one.line], self.data.dev[one.line].target) for one in self._dev]
         bleu = self.data.dev_bleu(*map(list, zip(*pairs, strict=True)))
-        bits = nats / max(tokens, 1) / math.log(2)
+        bits = bits_of(nats, tokens)
         return {"score": -bleu, "dev_bleu": bleu, "dev_bits": bits} | report
 
     def _dev_batches(self) -> Iterator[list[TranslationExample]]:

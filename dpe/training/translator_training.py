@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 
+from dpe.choices import SourceMethod, TargetMethod
 from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
 from dpe.segmentation.temperature import check_temperature
@@ -23,8 +23,6 @@ from dpe.training.target_cuts import CorpusCutter, CountTargets, Cutting, EpochT
 from dpe.training.trainer import Trainer
 from dpe.training.translator_task import TranslatorData, TranslatorTask, build_translation
 
-SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
-TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
 Bleu = Callable[[Sequence[str], Sequence[str]], float]  # hypotheses, references
 
 

@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from dpe.choices import BleuTokens, Normalization, PresetName
 from dpe.errors import UserError
 from dpe.recipe.systems import System
-from dpe.text.vocabulary import Normalization
 
 LANGUAGE = "{language}"
 Split = Literal["train", "dev", "test"]
-PresetName = Literal["tiny", "small", "base"]
-BleuTokens = Literal["13a", "intl", "zh", "char", "none"]
 
 
 def _at_least(smallest: int, **given: float | None) -> None:

@@ -1,0 +1,22 @@
+"""The words that a user chooses among, the same in commands, recipes and Python."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+VocabularyType = Literal["bpe", "unigram"]
+Normalization = Literal["nfkc", "identity"]
+
+# How text is cut: by counts, or by a trained segmenter.
+CountMethod = Literal["bpe", "bpe-dropout", "longest-match", "unigram"]
+SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
+TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
+CutMode = Literal["best", "sample", "n-best"]
+
+# How cuts are written: `SegmentedFormat` is what others write too.
+SegmentedFormat = Literal["pieces", "subword-nmt"]
+PieceFormat = Literal["pieces", "subword-nmt", "ids"]
+CutFormat = Literal["pieces", "subword-nmt", "ids", "jsonl"]
+
+PresetName = Literal["tiny", "small", "base"]
+BleuTokens = Literal["13a", "intl", "zh", "char", "none"]

@@ -1,0 +1,119 @@
+"""Subword regularisation: cuts of a unigram model drawn exactly, forward over a word and backward."""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from dpe.errors import UserError
+from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.text.word_cuts import Draw, WordCache, join_unknown, require_type, word_parts
+
+# SentencePiece's unigram models rate an unknown character this far below their worst piece.
+_UNKNOWN_PENALTY = 10.0
+_LARGEST_N_BEST = 512  # SentencePiece's limit
+_LARGEST_ALPHA = 1e6  # already the best cut in all but exact ties, and far from overflow
+
+
+class _Choice(NamedTuple):
+    """The pieces that may end at one place: where they start, and their weights summed up."""
+
+    starts: Sequence[int]
+    cumulative: Sequence[float]
+
+
+class _Part(NamedTuple):
+    """A stretch of a word and the choice at every end in it, none if it is protected."""
+
+    text: str
+    choices: Sequence[_Choice]
+
+
+class Unigram:
+    """Subword regularisation (Kudo 2018): the best cut, or with `alpha` a draw.
+
+    A cut's probability is proportional to exp(alpha * sum of its piece scores), among SentencePiece's
+    `nbest` best cuts of the line, or among all cuts when `nbest` is not positive.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, *, alpha: float | None = None, nbest: int = -1) -> None:
+        require_type("unigram", vocabulary, "unigram")
+        if alpha is not None and not 0 <= alpha <= _LARGEST_ALPHA:
+            raise UserError(
+                f"Alpha is {alpha}; give a number from 0 (every cut alike) to {_LARGEST_ALPHA:g}."
+            )
+        if nbest > _LARGEST_N_BEST:
+            raise UserError(
+                f"SentencePiece lists {_LARGEST_N_BEST} best cuts at most; give that or -1 for all."
+            )
+        self._vocabulary, self._alpha, self._nbest = vocabulary, alpha, nbest
+        self._unknown = min(vocabulary.scores.values(), default=0.0) - _UNKNOWN_PENALTY
+        self._words = WordCache(self._analyse)
+
+    def cut(self, line: str, draw: Draw = Draw()) -> list[str]:
+        if self._alpha is None or self._nbest == 1:
+            return self._vocabulary.encode(line)
+        generator = draw.generator()
+        if self._nbest > 1:
+            return self._draw_from_n_best(line, self._alpha, generator)
+        marked = self._vocabulary.normalize(line)
+        pieces: list[str] = []
+        for word in split_words(marked):
+            for part in self._words[word]:
+                pieces += _sample_backward(part, generator)
+        return join_unknown(self._vocabulary, marked, pieces)
+
+    def _draw_from_n_best(self, line: str, alpha: float, generator: random.Random) -> list[str]:
+        cuts = self._vocabulary.n_best_encode(line, n=self._nbest)
+        scores = [alpha * sum(map(self._score, cut)) for cut in cuts]
+        best = max(scores)
+        return generator.choices(cuts, [math.exp(score - best) for score in scores])[0]
+
+    def _score(self, piece: str) -> float:
+        """Score of a piece as written; one that is no piece is a run of unknown characters."""
+        score = self._vocabulary.scores.get(piece)
+        return self._unknown * len(piece) if score is None else score
+
+    def _analyse(self, word: str) -> list[_Part]:
+        parts = word_parts(self._vocabulary, word)
+        return [_Part(text, [] if protected else self._forward(text)) for text, protected in parts]
+
+    def _forward(self, text: str) -> list[_Choice]:
+        """For every end the choice of the last piece, weighted by all cuts of what stands before it."""
+        totals = [0.0]  # log of the summed weight of all cuts up to here
+        choices = []
+        for end in range(1, len(text) + 1):
+            starts, weights = zip(*self._edges_into(text, end, totals), strict=True)
+            best = max(weights)
+            cumulative = list(accumulate(math.exp(weight - best) for weight in weights))
+            totals.append(best + math.log(cumulative[-1]))
+            choices.append(_Choice(starts, cumulative))
+        return choices
+
+    def _edges_into(self, text: str, end: int, totals: list[float]) -> Iterator[tuple[int, float]]:
+        """Start and log-weight of every piece that ends at `end`; a character without a piece is unknown."""
+        scores, alpha = self._vocabulary.scores, self._alpha or 0.0
+        for start in range(max(0, end - self._vocabulary.max_span), end):
+            score = scores.get(text[start:end])
+            if score is None and start == end - 1:
+                score = self._unknown
+            if score is not None:
+                yield start, totals[start] + alpha * score
+
+
+def _sample_backward(part: _Part, generator: random.Random) -> list[str]:
+    """Draw a cut from its last piece to its first."""
+    if not part.choices:
+        return [part.text]
+    pieces, end = [], len(part.text)
+    while end:
+        starts, cumulative = part.choices[end - 1]
+        threshold = generator.random() * cumulative[-1]
+        start = starts[bisect(cumulative, threshold, 0, len(cumulative) - 1)]
+        pieces.append(part.text[start:end])
+        end = start
+    return pieces[::-1]
