@@ -25,7 +25,7 @@ from dpe.inference import scored_batch
 from dpe.model.batching import MixedCollator
 from dpe.model.chunked_softmax import product_type
 from dpe.model.cross_entropy import smoothed_cross_entropy_reference
-from dpe.text.segmenters import Bpe, BpeDropout, LongestMatch, OwnCut
+from dpe.text.segmenters import Bpe, BpeDropout, LongestMatch
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.word_cuts import Draw
 from dpe.training.checkpoint import average_weights, put_weights, read_settings, save_tensors
@@ -97,7 +97,6 @@ def translator_task(corpus: Path, vocabulary: Vocabulary) -> TranslatorTask:
         dev=open_corpus(corpus, "dev"),
         cut_source=BpeDropout(vocabulary, dropout=0.3),
         targets=CountTargets(Bpe(vocabulary), seed=9),
-        cut_dev=OwnCut(vocabulary),
         dev_bleu=bleu,
         cut_seed=9,
     )
@@ -137,7 +136,6 @@ def test_a_segmenter_learns_from_draws_of_every_epoch(corpus: Path, vocabulary: 
         train=open_corpus(corpus, "train"),
         dev=open_corpus(corpus, "dev"),
         cut_source=BpeDropout(vocabulary, dropout=0.3),
-        cut_dev_source=OwnCut(vocabulary),
     )
     task = SegmenterTask(build_mixed(NETWORK, vocabulary, source=True), data, batch=2_000, seed=4)
     dropout = BpeDropout(vocabulary, dropout=0.3)

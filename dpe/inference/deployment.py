@@ -6,9 +6,9 @@ from pathlib import Path
 
 from dpe.errors import UserError
 from dpe.inference.ctranslate2_export import export_model
-from dpe.inference.translator import load_model, load_vocabulary
+from dpe.inference.translator import load_model
 from dpe.text.files import whole_directory
-from dpe.training.checkpoint import VOCABULARY, read_settings
+from dpe.training.checkpoint import VOCABULARY, load_vocabulary, read_settings
 
 _README = """\
 # A translation model for CTranslate2
@@ -34,7 +34,7 @@ def export_translator(directory: Path, out: Path, *, int8: bool) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists already; give another --out, or remove it.")
     settings = read_settings(directory, "translator")
-    vocabulary = load_vocabulary(directory)
+    vocabulary = load_vocabulary(directory, "translator")
     readme = _README.format(vocabulary=VOCABULARY, compute_type="int8" if int8 else "float32")
     if settings["moses"]:
         readme += _MOSES.format(*settings["moses"])

@@ -18,7 +18,7 @@ from dpe.model.batching import MixedCollator, MixedExample, mixed_example
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.checkpoint import MODEL, VOCABULARY, load_tensors, put_weights, read_settings
+from dpe.training.checkpoint import MODEL, VOCABULARY, load_vocabulary, load_weights, read_settings
 from dpe.training.processes import choose_device
 from dpe.training.segmenter_task import build_mixed
 
@@ -55,13 +55,9 @@ class Segmenter:
         """Read what `dpe train-segmenter` wrote; `batch_characters` bounds what is computed at once."""
         directory = Path(directory)
         settings = read_settings(directory, "segmenter")
-        vocabulary = Vocabulary.load(directory / VOCABULARY)
-        if vocabulary.fingerprint != settings["vocabulary"]:
-            raise UserError(
-                f"{directory / VOCABULARY} is not the vocabulary that this segmenter learned with."
-            )
+        vocabulary = load_vocabulary(directory, "segmenter")
         model = build_mixed(TransformerSettings(**settings["network"]), vocabulary, source=settings["source"])
-        put_weights(model, load_tensors(directory / MODEL)[0], name=str(directory / MODEL))
+        load_weights(directory, model)
         model.to(choose_device(device))
         return cls(model, vocabulary, source=settings["source"], batch_characters=batch_characters)
 

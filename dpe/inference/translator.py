@@ -24,7 +24,7 @@ from dpe.text.files import temporary_cache
 from dpe.text.preparation import Moses
 from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.checkpoint import MODEL, VOCABULARY, load_tensors, put_weights, read_settings
+from dpe.training.checkpoint import MODEL, load_vocabulary, load_weights, read_settings
 from dpe.training.translator_task import build_translation
 
 BATCH_TOKENS = 1_000
@@ -96,7 +96,7 @@ class Translator:
             intra_threads=1,
         )
         moses = settings["moses"]
-        return cls(engine, load_vocabulary(directory), moses=tuple(moses) if moses else None)
+        return cls(engine, load_vocabulary(directory, "translator"), moses=tuple(moses) if moses else None)
 
     @overload
     def translate(
@@ -209,19 +209,11 @@ def length_limit(source_pieces: int) -> int:
     return min(2 * rounded + 20, LONGEST - 1)
 
 
-def load_vocabulary(directory: Path) -> Vocabulary:
-    """The vocabulary of a translator, checked to be the one that it learned with."""
-    vocabulary = Vocabulary.load(directory / VOCABULARY)
-    if vocabulary.fingerprint != read_settings(directory, "translator")["vocabulary"]:
-        raise UserError(f"{directory / VOCABULARY} is not the vocabulary that this translator learned with.")
-    return vocabulary
-
-
 def load_model(directory: Path) -> TranslationTransformer:
     """The torch model of a translator."""
-    settings = read_settings(directory, "translator")
-    model = build_translation(TransformerSettings(**settings["network"]), load_vocabulary(directory))
-    put_weights(model, load_tensors(directory / MODEL)[0], name=str(directory / MODEL))
+    network = TransformerSettings(**read_settings(directory, "translator")["network"])
+    model = build_translation(network, load_vocabulary(directory, "translator"))
+    load_weights(directory, model)
     return model.eval()
 
 
@@ -242,7 +234,7 @@ def exported(directory: Path) -> Path:
     if not place.exists():
         if not os.access(directory, os.W_OK):
             place = temporary_cache() / place.name
-        export_model(load_model(directory), load_vocabulary(directory), place, int8=False)
+        export_model(load_model(directory), load_vocabulary(directory, "translator"), place, int8=False)
         for other in place.parent.glob("ctranslate2-*"):
             if other != place and re.fullmatch(r"ctranslate2-[0-9a-f]{16}", other.name):
                 shutil.rmtree(other, ignore_errors=True)

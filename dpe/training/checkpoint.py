@@ -120,6 +120,19 @@ def read_settings(directory: Path, kind: str) -> dict[str, Any]:
     return settings
 
 
+def load_vocabulary(directory: Path, kind: str) -> Vocabulary:
+    """The vocabulary of a model, checked to be the one that it learned with."""
+    vocabulary = Vocabulary.load(directory / VOCABULARY)
+    if vocabulary.fingerprint != read_settings(directory, kind)["vocabulary"]:
+        raise UserError(f"{directory / VOCABULARY} is not the vocabulary that this {kind} learned with.")
+    return vocabulary
+
+
+def load_weights(directory: Path, model: nn.Module) -> None:
+    """Put the weights of a trained model into a network of its shape."""
+    put_weights(model, load_tensors(directory / MODEL)[0], name=str(directory / MODEL))
+
+
 def _refuse_files_without_settings(directory: Path, vocabulary: Vocabulary) -> None:
     """What is there under our names without a model is somebody's own."""
     path = directory / VOCABULARY

@@ -33,7 +33,6 @@ class SegmenterData:
     train: ParallelText
     dev: ParallelText
     cut_source: CountSegmenter  # drawn anew every epoch
-    cut_dev_source: CountSegmenter
     max_characters: int = 1000  # longer lines are left out of training
 
 
@@ -128,7 +127,7 @@ class SegmenterTask:
 
     def _load_dev(self, number: int) -> MixedExample:
         source, target = self.data.dev[number]
-        pieces = None if source is None else self.data.cut_dev_source.cut(source)
+        pieces = None if source is None else self.data.vocabulary.encode(source)
         return mixed_example(self.data.vocabulary, number, pieces, target)
 
     def _dev_sums(self, batch: MixedBatch) -> list[float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from dpe.model.transformer import TransformerSettings
-from dpe.text.segmenters import OwnCut, source_segmenter
+from dpe.text.segmenters import source_segmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.model_directory import model_directory, refuse_empty
@@ -49,7 +49,6 @@ def train_segmenter(
         train=train,
         dev=dev,
         cut_source=cut_source,
-        cut_dev_source=OwnCut(vocabulary),
         max_characters=settings.max_characters,
     )
     with model_directory(out, "segmenter", described, vocabulary, session.processes):

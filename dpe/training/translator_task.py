@@ -37,7 +37,6 @@ class TranslatorData:
     dev: ParallelText
     cut_source: CountSegmenter
     targets: EpochTargets
-    cut_dev: CountSegmenter
     dev_bleu: Callable[[Sequence[str], Sequence[str]], float]  # hypotheses, references
     cut_seed: int = 1
     max_tokens: int = 256  # lines with more pieces on a side are left out of training
@@ -113,7 +112,8 @@ class TranslatorTask:
 
     def _dev_example(self, number: int) -> TranslationExample:
         source, target = self.data.dev[number]
-        return self._example(number, self.data.cut_dev.cut(source or ""), self.data.cut_dev.cut(target))
+        cut = self.data.vocabulary.encode
+        return self._example(number, cut(source or ""), cut(target))
 
     def collate(self, examples: Sequence[TranslationExample], epoch: int = 0) -> TranslationBatch:
         vocabulary = self.data.vocabulary

@@ -12,7 +12,7 @@ from dpe.choices import SourceMethod, TargetMethod
 from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
 from dpe.segmentation.temperature import check_temperature
-from dpe.text.segmenters import CountSegmenter, OwnCut, make_segmenter
+from dpe.text.segmenters import CountSegmenter, make_segmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.model_directory import model_directory, refuse_empty
@@ -107,7 +107,6 @@ def _task(
         dev=dev,
         cut_source=count_segmenter(settings.source_method, settings, vocabulary),
         targets=targets,
-        cut_dev=OwnCut(vocabulary),
         dev_bleu=bleu,
         cut_seed=settings.cut_seed,
         max_tokens=settings.max_tokens,
@@ -124,18 +123,33 @@ def _task(
 
 def check_settings(settings: TranslatorSettings, cutter: CorpusCutter | None, vocabulary: Vocabulary) -> None:
     """Refuse methods that do not fit each other, the segmenter or the vocabulary, each in one sentence."""
-    methods = settings.source_method, settings.target_method
+    _check_segmenter(settings, cutter, vocabulary)
+    _check_methods(settings, cutter)
+    if not 0 <= settings.label_smoothing < 1:
+        raise UserError(f"Label smoothing is {settings.label_smoothing}; give a number from 0 to below 1.")
+    for method in {settings.source_method, settings.target_method} - {"dpe", "dpe-fixed"}:
+        count_segmenter(method, settings, vocabulary)  # which refuses another type of vocabulary
+
+
+def _check_segmenter(
+    settings: TranslatorSettings, cutter: CorpusCutter | None, vocabulary: Vocabulary
+) -> None:
+    method = settings.target_method
     if settings.uses_segmenter and cutter is None:
-        raise UserError(f"The target method {methods[1]} needs a trained segmenter; give --segmenter.")
+        raise UserError(f"The target method {method} needs a trained segmenter; give --segmenter.")
     if not settings.uses_segmenter and cutter is not None:
         raise UserError(
-            f"The target method {methods[1]} uses no segmenter; leave --segmenter out, "
+            f"The target method {method} uses no segmenter; leave --segmenter out, "
             "or choose dpe or dpe-fixed."
         )
     if cutter is not None and cutter.vocabulary_fingerprint != vocabulary.fingerprint:
         raise UserError(
             "The segmenter was trained with another vocabulary; give the vocab.model of its directory."
         )
+
+
+def _check_methods(settings: TranslatorSettings, cutter: CorpusCutter | None) -> None:
+    methods = settings.source_method, settings.target_method
     if methods == ("unigram", "dpe"):
         raise UserError(
             "dpe follows BPE dropout of the source, and its source method here is unigram; "
@@ -153,10 +167,6 @@ def check_settings(settings: TranslatorSettings, cutter: CorpusCutter | None, vo
         )
     if settings.target_sampling is not None:
         check_temperature(settings.target_sampling)
-    if not 0 <= settings.label_smoothing < 1:
-        raise UserError(f"Label smoothing is {settings.label_smoothing}; give a number from 0 to below 1.")
-    for method in set(methods) - {"dpe", "dpe-fixed"}:
-        count_segmenter(method, settings, vocabulary)  # which refuses another type of vocabulary
 
 
 def count_segmenter(method: str, settings: TranslatorSettings, vocabulary: Vocabulary) -> CountSegmenter:
