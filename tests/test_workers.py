@@ -95,7 +95,7 @@ def test_an_output_that_another_process_has_just_ended_is_left_alone(
 ) -> None:
     out = tmp_path / "out"
     first = ResumableOutput(out, {}, force=False)
-    first.append(["one"], count=1, text="", totals={})
+    first.append(["one"], count=1, digest="", totals={})
     unfinished = first.record
     first.finish()
     first.publish()
@@ -109,7 +109,7 @@ def test_an_output_that_another_process_has_just_ended_is_left_alone(
 def test_a_packed_output_that_was_changed_does_not_count_as_finished(tmp_path: Path) -> None:
     out = tmp_path / "out.gz"
     first = ResumableOutput(out, {}, force=False)
-    first.append(["one"], count=1, text="", totals={})
+    first.append(["one"], count=1, digest="", totals={})
     first.finish()
     first.publish()
     assert ResumableOutput(out, {}, force=False).record.finished

@@ -68,7 +68,7 @@ class _Window:
 
     first: int  # number of the first line
     pairs: list[Pair]
-    text: str  # fingerprint of the text up to its end
+    digest: str  # of the text up to its end
     missing: int
     answers: list[str] = field(default_factory=list)
     totals: dict[str, float] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class CorpusRun:
     ) -> Record:
         """Answer for every line of a text into a file, or go on with it; returns what it holds."""
         total = text.count()
-        with _one_thread(), closing(_open_output(out, configuration, force=force)) as output:
+        with _threads_restored(), closing(_open_output(out, configuration, force=force)) as output:
             reader = _Reader(text.pairs())
             reader.skip(output.record, out)
             if output.record.finished:
@@ -108,7 +108,7 @@ class CorpusRun:
                 for key, value in window.totals.items():
                     totals[key] = totals.get(key, 0) + value
                 count = window.first + len(window.pairs)
-                output.append(window.answers, count=count, text=window.text, totals=totals)
+                output.append(window.answers, count=count, digest=window.digest, totals=totals)
         output.finish()
         self.progress.say(f"{output.record.lines:,} lines in all")
 
@@ -156,13 +156,13 @@ class _Reader:
     def __init__(self, pairs: Iterator[Pair]) -> None:
         self.line = 0
         self._pairs = pairs
-        self._text = hashlib.sha256()
+        self._digest = hashlib.sha256()
 
     def skip(self, record: Record, out: Path | None) -> None:
         """Pass over the lines that a record already answers for; they must be the same."""
         while self.line < record.lines and self._next(min(WINDOW, record.lines - self.line)):
             pass
-        is_same = self.line == record.lines and (not self.line or self._text.hexdigest() == record.text)
+        is_same = self.line == record.lines and (not self.line or self._digest.hexdigest() == record.text)
         if record.finished and is_same:
             is_same = next(self._pairs, None) is None
         if not is_same:
@@ -180,13 +180,13 @@ class _Reader:
     def windows(self) -> Iterator[_Window]:
         while pairs := self._next(WINDOW):
             first = self.line - len(pairs)
-            yield _Window(first, pairs, self._text.hexdigest(), len(pairs), [""] * len(pairs))
+            yield _Window(first, pairs, self._digest.hexdigest(), len(pairs), [""] * len(pairs))
 
     def _next(self, count: int) -> list[Pair]:
         pairs, characters = [], 0
         for pair in islice(self._pairs, count):
             text = "".join(f"{side}\n" for side in pair if side is not None)
-            self._text.update(text.encode())
+            self._digest.update(text.encode())
             pairs.append(pair)
             characters += len(text)
             if characters > _WINDOW_CHARACTERS:
@@ -207,8 +207,8 @@ def _open_output(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Undo at the end that answerers in this process compute with one thread."""
+def _threads_restored() -> Iterator[None]:
+    """Answerers in this process compute with one thread: give back as many as there were."""
     threads = torch.get_num_threads()
     try:
         yield

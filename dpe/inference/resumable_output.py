@@ -58,8 +58,8 @@ class ResumableOutput:
         if there is None:
             self._save()  # from now on what is at `path` counts as given up
 
-    def append(self, lines: Iterable[str], *, count: int, text: str, totals: Mapping[str, float]) -> None:
-        """Write the next lines and make them certain; `count`, `text`, `totals` are of all so far."""
+    def append(self, lines: Iterable[str], *, count: int, digest: str, totals: Mapping[str, float]) -> None:
+        """Write the next lines and make them certain; `count`, `digest`, `totals` are of all so far."""
         assert self._file is not None
         content = b"".join(map(line_bytes, lines))
         try:
@@ -69,7 +69,7 @@ class ResumableOutput:
         except OSError as error:
             raise UserError(f"{self._partial}: cannot be written: {error.strerror}.") from error
         size = self.record.bytes + len(content)
-        self.record = replace(self.record, lines=count, bytes=size, text=text, totals=dict(totals))
+        self.record = replace(self.record, lines=count, bytes=size, text=digest, totals=dict(totals))
         self._save()
 
     def finish(self) -> None:
@@ -186,7 +186,7 @@ class StreamOutput:
         self.record = Record(dict(configuration))
         self._file = file
 
-    def append(self, lines: Iterable[str], *, count: int, text: str, totals: Mapping[str, float]) -> None:
+    def append(self, lines: Iterable[str], *, count: int, digest: str, totals: Mapping[str, float]) -> None:
         try:
             self._file.write(b"".join(map(line_bytes, lines)))
             self._file.flush()
@@ -194,7 +194,7 @@ class StreamOutput:
             raise  # the reader has gone, which is no error
         except OSError as error:
             raise UserError(f"The output cannot be written: {error.strerror}.") from error
-        self.record = replace(self.record, lines=count, text=text, totals=dict(totals))
+        self.record = replace(self.record, lines=count, text=digest, totals=dict(totals))
 
     def finish(self) -> None:
         self.record = replace(self.record, finished=True)
