@@ -20,10 +20,10 @@ from dpe.evaluation.morphology_report import (
     MATCHED,
     SPLIT,
     draw_morphology,
-    evaluate_files,
     evaluate_systems,
     morphology_tables,
     resample,
+    score_morphology,
 )
 from dpe.evaluation.segmented_text import Cuts, words_with_cuts
 
@@ -99,7 +99,7 @@ def test_a_text_without_cuts_has_no_precision(tmp_path: Path) -> None:
     text, gold = tmp_path / "text", tmp_path / "gold.tsv"
     text.write_text("taloissa talo\n", encoding="utf-8")
     gold.write_text("taloissa\ttalo i ssa\ntalo\ttalo\n", encoding="utf-8")
-    (row, *_) = morphology_tables(evaluate_files([text], gold, samples=20))[0].rows
+    (row, *_) = morphology_tables(score_morphology([text], gold, samples=20))[0].rows
     assert row[2:4] == ["no cuts", "0.0 [0.0, 100.0]"]
 
 
@@ -354,12 +354,12 @@ def test_files_become_tables_and_figures(tmp_path: Path) -> None:
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     gold = tmp_path / "gold.tsv"
     gold.write_text("taloissa\ttalo i ssa\ntalo\ttalo\nkirjani\tkirja ni\n", encoding="utf-8")
-    selections = evaluate_files([tmp_path / "one", tmp_path / "other"], gold, samples=20)
+    selections = score_morphology([tmp_path / "one", tmp_path / "other"], gold, samples=20)
     tables = morphology_tables(selections)
     assert len(tables) == 6
     assert tables[0].rows[0][:3] == ["one", "3", "100.0 [100.0, 100.0]"]
     assert {len(row) for table in tables for row in table.rows} == {len(tables[0].columns)}
-    alone = morphology_tables(evaluate_files([tmp_path / "one"], gold, samples=20))[0]
+    alone = morphology_tables(score_morphology([tmp_path / "one"], gold, samples=20))[0]
     assert len(alone.columns) == len(alone.rows[0]) == len(tables[0].columns) - 1
     names = {path.name for path in draw_morphology(selections, tmp_path / "out")}
     assert names == {

@@ -13,7 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from dpe.errors import UserError
-from dpe.evaluation.score_report import draw_bleu_by_length, evaluate_files, evaluation_tables
+from dpe.evaluation.score_report import draw_bleu_by_length, evaluation_tables, score_translations
 from dpe.evaluation.scores import (
     SystemOutput,
     bleu_by_length,
@@ -164,7 +164,7 @@ def test_bins_without_lines_are_left_out_and_empty_lines_are_short() -> None:
 def test_files_become_tables_and_a_figure(tmp_path: Path) -> None:
     seeds = [write(tmp_path / name, lines) for name, lines in (("s1", GOOD.lines), ("s2", BAD.lines))]
     baseline = write(tmp_path / "base", worsened(REFERENCE, 4, 0.6))
-    result = evaluate_files(seeds, write(tmp_path / "ref", REFERENCE), [baseline], by_length=True)
+    result = score_translations(seeds, write(tmp_path / "ref", REFERENCE), [baseline], by_length=True)
     scores, tests, lengths = evaluation_tables(result)
     assert [row[0] for row in scores.rows] == ["s1", "s2", "mean of seeds", "base (baseline)"]
     assert scores.rows[0][1] == f"{sacrebleu.corpus_bleu(GOOD.lines, [REFERENCE]).score:.2f}"
@@ -186,7 +186,7 @@ def test_mistakes_are_sentences(tmp_path: Path) -> None:
     reference = write(tmp_path / "ref", REFERENCE)
     short = write(tmp_path / "short", REFERENCE[:-1])
     with pytest.raises(UserError, match=r"short has 59 lines but .*ref has 60"):
-        evaluate_files([short], reference)
+        score_translations([short], reference)
     with pytest.raises(UserError, match="empty"):
         read_reference(write(tmp_path / "nothing", []))
 

@@ -83,9 +83,9 @@ def evaluate(
 
     Example: `dpe evaluate --hypothesis dpe.fi --baseline bpe.fi --reference test.fi --by-length`
     """
-    from dpe.evaluation.score_report import draw_bleu_by_length, evaluate_files, evaluation_tables
+    from dpe.evaluation.score_report import draw_bleu_by_length, evaluation_tables, score_translations
 
-    result = evaluate_files(hypothesis, reference, baseline, by_length=by_length, tokenize=tokenize)
+    result = score_translations(hypothesis, reference, baseline, by_length=by_length, tokenize=tokenize)
     progress: Progress = context.obj
     for doubt in result.doubts:
         progress.say(doubt)
@@ -122,7 +122,7 @@ def compare(
     Example: `dpe compare --a bpe.pieces --b dpe.pieces --source train.en --out comparison`
     """
     from dpe.evaluation.comparison_report import compare_files, comparison_tables, draw_comparison
-    from dpe.evaluation.morphology_report import evaluate_files, morphology_tables
+    from dpe.evaluation.morphology_report import morphology_tables, score_morphology
 
     require_files(a, b, train_counts, source)
     result = compare_files(
@@ -131,7 +131,7 @@ def compare(
     tables = comparison_tables(result)
     everything: dict[str, Any] = {"comparison": result}
     if gold:
-        everything["morphology"] = systems = evaluate_files([a, b], gold, format=format)
+        everything["morphology"] = systems = score_morphology([a, b], gold, format=format)
         tables += morphology_tables(systems)
     pictures = draw_comparison(result, out) if out else []
     _show(context, everything, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)
@@ -163,10 +163,10 @@ def morphology(
 
     Example: `dpe morphology --pieces bpe.pieces --pieces dpe.pieces --gold gold.tsv`
     """
-    from dpe.evaluation.morphology_report import draw_morphology, evaluate_files, morphology_tables
+    from dpe.evaluation.morphology_report import draw_morphology, morphology_tables, score_morphology
 
     require_files(*pieces)
-    result = evaluate_files(pieces, gold, format=format, samples=samples, seed=seed)
+    result = score_morphology(pieces, gold, format=format, samples=samples, seed=seed)
     pictures = draw_morphology(result, out) if out else []
     tables = morphology_tables(result)
     _show(context, result, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)

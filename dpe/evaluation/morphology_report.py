@@ -72,7 +72,7 @@ class Selection:
     systems: list[SystemScores]
 
 
-def evaluate_files(
+def score_morphology(
     paths: Sequence[Path],
     gold: Path,
     *,

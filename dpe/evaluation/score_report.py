@@ -41,7 +41,7 @@ class Evaluation:
     doubts: list[str]  # about the text itself
 
 
-def evaluate_files(
+def score_translations(
     hypotheses: Sequence[Path],
     reference: Path,
     baselines: Sequence[Path] = (),

@@ -23,7 +23,7 @@ from dpe.training.processes import choose_device
 from dpe.training.segmenter_task import build_mixed
 
 Answer = TypeVar("Answer")
-Texts = list[str] | tuple[str, ...]
+Strings = list[str] | tuple[str, ...]
 
 BATCH_CHARACTERS = 4_000  # a GPU may like more
 
@@ -64,8 +64,8 @@ class Segmenter:
     @overload
     def best(self, source: str | None, target: str) -> Segmentation: ...
     @overload
-    def best(self, source: Texts | None, target: Texts) -> list[Segmentation]: ...
-    def best(self, source: str | Texts | None, target: str | Texts) -> Any:
+    def best(self, source: Strings | None, target: Strings) -> list[Segmentation]: ...
+    def best(self, source: str | Strings | None, target: str | Strings) -> Any:
         """The most probable cut (Alg. 2)."""
 
         def answer(batch: ScoredBatch) -> list[Segmentation]:
@@ -77,8 +77,8 @@ class Segmenter:
     @overload
     def n_best(self, source: str | None, target: str, *, n: int = 5) -> list[Segmentation]: ...
     @overload
-    def n_best(self, source: Texts | None, target: Texts, *, n: int = 5) -> list[list[Segmentation]]: ...
-    def n_best(self, source: str | Texts | None, target: str | Texts, *, n: int = 5) -> Any:
+    def n_best(self, source: Strings | None, target: Strings, *, n: int = 5) -> list[list[Segmentation]]: ...
+    def n_best(self, source: str | Strings | None, target: str | Strings, *, n: int = 5) -> Any:
         """The n most probable cuts, best first; fewer if the sentence has fewer."""
         _refuse_below_one(n)
         return self._ask(source, target, lambda batch: self._lists(batch, batch.n_best(n)))
@@ -98,8 +98,8 @@ class Segmenter:
     @overload
     def sample(
         self,
-        source: Texts | None,
-        target: Texts,
+        source: Strings | None,
+        target: Strings,
         *,
         n: int = 1,
         seed: int = 1,
@@ -109,8 +109,8 @@ class Segmenter:
     ) -> list[list[Segmentation]]: ...
     def sample(
         self,
-        source: str | Texts | None,
-        target: str | Texts,
+        source: str | Strings | None,
+        target: str | Strings,
         *,
         n: int = 1,
         seed: int = 1,
@@ -136,16 +136,16 @@ class Segmenter:
     @overload
     def posterior(self, source: str | None, target: str) -> Posterior: ...
     @overload
-    def posterior(self, source: Texts | None, target: Texts) -> list[Posterior]: ...
-    def posterior(self, source: str | Texts | None, target: str | Texts) -> Any:
+    def posterior(self, source: Strings | None, target: Strings) -> list[Posterior]: ...
+    def posterior(self, source: str | Strings | None, target: str | Strings) -> Any:
         """The probability of a boundary after each character, and the entropy of every word's cuts."""
         return self._ask(source, target, ScoredBatch.posterior)
 
     @overload
     def score(self, source: str | None, target: str) -> Score: ...
     @overload
-    def score(self, source: Texts | None, target: Texts) -> list[Score]: ...
-    def score(self, source: str | Texts | None, target: str | Texts) -> Any:
+    def score(self, source: Strings | None, target: Strings) -> list[Score]: ...
+    def score(self, source: str | Strings | None, target: str | Strings) -> Any:
         """Exact log p(y | x), the sum over all cuts, and bits per character."""
         return self._ask(source, target, self.batch_scores)
 
@@ -180,8 +180,8 @@ class Segmenter:
 
     def _ask(
         self,
-        source: str | Texts | None,
-        target: str | Texts,
+        source: str | Strings | None,
+        target: str | Strings,
         answer: Callable[[ScoredBatch], Sequence[Answer]],
         *,
         first_line: int = 0,
@@ -200,7 +200,7 @@ class Segmenter:
         )
         return self.answers(examples, answer)
 
-    def _checked_sources(self, source: str | Texts | None, targets: Texts) -> Texts | list[None]:
+    def _checked_sources(self, source: str | Strings | None, targets: Strings) -> Strings | list[None]:
         self.refuse_wrong_source(given=source is not None)
         if source is None:
             return [None] * len(targets)

@@ -52,7 +52,7 @@ class SystemResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Test:
+class SeedTest:
     """A paired bootstrap on the test text between two translators of one seed."""
 
     system: str
@@ -83,7 +83,7 @@ class Results:
 
     recipe: dict[str, Any]
     systems: list[SystemResult]
-    tests: list[Test]
+    tests: list[SeedTest]
     mean_tests: list[MeanTest]  # of systems all of whose seeds are there
     stages: dict[str, dict[str, Any]]  # signature, settings, seconds, facts and machine by stage
     versions: dict[str, str]
@@ -162,7 +162,7 @@ def read_results(path: Path) -> Results:
             SystemResult(**{**system, "seeds": [SeedResult(**seed) for seed in system["seeds"]]})
             for system in found["systems"]
         ]
-        tests = [Test(**test) for test in found["tests"]]
+        tests = [SeedTest(**test) for test in found["tests"]]
         means = [MeanTest(**test) for test in found["mean_tests"]]
         return Results(**{**found, "systems": systems, "tests": tests, "mean_tests": means})
     except (KeyError, TypeError) as error:
@@ -186,13 +186,13 @@ def _system_result(artifacts: Artifacts, system: Mapping[str, Any]) -> SystemRes
     return SystemResult(name=name, title=system["title"], seeds=seeds)
 
 
-def _tests(artifacts: Artifacts, system: str) -> list[Test]:
+def _tests(artifacts: Artifacts, system: str) -> list[SeedTest]:
     tests = []
     for seed, stage in _seeds(artifacts, "significance", system):
         record = artifacts.record(stage) or {}
         for baseline, found in record["facts"].items():
             tests += [
-                Test(
+                SeedTest(
                     system=system,
                     baseline=baseline,
                     seed=seed,
