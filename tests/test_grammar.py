@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpe.errors import UserError
-from dpe.text.grammar import GoldPair, _distinct, generate, refuse_other_text, write_corpus
+from dpe.text.grammar import GoldPair, _distinct, generate, write_corpus
 from dpe.text.inflection import Case, english_plural, english_s
 from dpe.text.lexicon import ADJECTIVES, NOUNS, VERBS, nouns_of
 
@@ -318,10 +318,14 @@ def test_corpus_bytes_depend_on_the_seed_alone(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "train.fi").read_bytes() != (tmp_path / "c" / "train.fi").read_bytes()
 
 
-def test_somebody_elses_text_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "dev.fi").write_text("my own\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"dev\.fi is there"):
-        refuse_other_text(tmp_path)
-    refuse_other_text(tmp_path / "new")
-    write_corpus(tmp_path / "again", pairs=3, seed=1)
-    refuse_other_text(tmp_path / "again")
+@pytest.mark.parametrize("name", ["dev.fi", "gold.tsv"])
+def test_somebody_elses_text_is_not_overwritten(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("my own\n", encoding="utf-8")
+    with pytest.raises(UserError, match=f"{name} is there with other text"):
+        write_corpus(tmp_path, pairs=3, seed=1)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text(encoding="utf-8") == "my own\n"
+
+
+def test_the_same_corpus_may_be_written_again(tmp_path: Path) -> None:
+    assert write_corpus(tmp_path, pairs=3, seed=1) == write_corpus(tmp_path, pairs=3, seed=1)

@@ -35,9 +35,8 @@ def demo_corpus(
 
     Example: `dpe demo-corpus --out corpus`
     """
-    from dpe.text.grammar import refuse_other_text, write_corpus
+    from dpe.text.grammar import write_corpus
 
-    refuse_other_text(out)
     report = write_corpus(out, pairs=pairs, seed=seed)
     progress: Progress = context.obj
     progress.say(f"{out}: {report}")

@@ -106,7 +106,7 @@ def make_corpus(recipe: Recipe, texts: Texts, progress: Progress) -> dict[str, A
     """Write the files of `texts`; says how many pairs were kept and dropped."""
     fields = recipe.corpus
     if fields.builtin_pairs is not None:
-        report = write_corpus(texts.directory, pairs=fields.builtin_pairs, seed=_SEED)
+        report = write_corpus(texts.directory, pairs=fields.builtin_pairs, seed=_SEED, replace=True)
         return {"train": report.train, "dev": report.dev, "test": report.test}
     pairs = progress.track(_drawn(_training_pairs(recipe), fields.lines), "reading the training text")
     cleaned = clean(

@@ -15,7 +15,7 @@ places), has 491,760 pairs before number, adjectives, owners and clitics; two cl
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
@@ -108,11 +108,12 @@ def _distinct(draws: Iterator[GoldPair], pairs: int) -> Iterator[GoldPair]:
         yield pair
 
 
-def write_corpus(directory: Path, *, pairs: int, seed: int) -> CorpusReport:
+def write_corpus(directory: Path, *, pairs: int, seed: int, replace: bool = False) -> CorpusReport:
     """Write train, dev and test as `.en` and `.fi`, and `gold.tsv` with the morphs of all Finnish words.
 
     `pairs` is the size of train; dev and test have 500 pairs each, or a twentieth of train if that is
-    fewer (at least one). A word with two analyses keeps the one that was made first.
+    fewer (at least one). A word with two analyses keeps the one that was made first. Unless
+    `replace` a file that is there with other text is refused before any is written.
     """
     _check_size(pairs)
     held_out = min(LARGEST_HELD_OUT, max(1, pairs // 20))
@@ -127,21 +128,24 @@ def write_corpus(directory: Path, *, pairs: int, seed: int) -> CorpusReport:
         "test": corpus[held_out : 2 * held_out],
         "train": corpus[2 * held_out :],
     }
-    _write_lines(directory / GOLD, (f"{word}\t{' '.join(gold[word])}" for word in sorted(gold)))
+    texts = {GOLD: _joined(f"{word}\t{' '.join(gold[word])}" for word in sorted(gold))}
     for name, split in splits.items():
-        _write_lines(directory / f"{name}.en", (pair.source for pair in split))
-        _write_lines(directory / f"{name}.fi", (pair.target for pair in split))
+        texts[f"{name}.en"] = _joined(pair.source for pair in split)
+        texts[f"{name}.fi"] = _joined(pair.target for pair in split)
+    if not replace:
+        _refuse_other_text(directory, texts)
+    for name, text in texts.items():
+        with whole_text_file(directory / name) as file:
+            file.write(text)
     return CorpusReport(train=pairs, dev=held_out, test=held_out, words=len(gold))
 
 
-def refuse_other_text(directory: Path) -> None:
-    """Refuse a directory in which files of these names lie without the gold, which is written first."""
-    for name in ("train", "dev", "test"):
-        for path in (directory / f"{name}.en", directory / f"{name}.fi"):
-            if path.exists() and not (directory / GOLD).exists():
-                raise UserError(f"{path} is there and not of this corpus; give another --out.")
+def _joined(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    with whole_text_file(path) as file:
-        file.writelines(f"{line}\n" for line in lines)
+def _refuse_other_text(directory: Path, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        path = directory / name
+        if path.exists() and (not path.is_file() or path.read_bytes() != text.encode()):
+            raise UserError(f"{path} is there with other text; give another --out, or remove it.")
