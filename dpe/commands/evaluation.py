@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def _refuse_run(out: Path | None) -> Path | None:
     """`results.json` is the name of a run's results too."""
-    if out and (out / "plan.json").exists():
+    from dpe.pipeline.results import PLAN
+
+    if out and (out / PLAN).exists():
         raise UserError(f"{out} is the directory of a run, whose results.json would be lost; give another.")
     return out
 

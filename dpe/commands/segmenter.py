@@ -102,9 +102,7 @@ def train_segmenter(
         max_characters=max_characters,
     )
     stopping = chosen.stopping(epochs=epochs, steps=steps, patience=patience, average=average)
-    with training_session(
-        out, stopping, device=device, save_minutes=save_minutes, progress=context.obj
-    ) as session:
+    with training_session(context, out, stopping, device=device, save_minutes=save_minutes) as session:
         train(
             out,
             Vocabulary.load(vocab),

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from dpe.progress import QUIET, Progress
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def training_session(
-    out: Path, stopping: Stopping, *, device: str, save_minutes: float, progress: Progress
+    context: typer.Context, out: Path, stopping: Stopping, *, device: str, save_minutes: float
 ) -> Iterator[Session]:
     """Join the other processes, of which the first talks; leave them with a picture of the curve."""
     from dpe.evaluation.plots import draw_training_curve
@@ -28,7 +30,7 @@ def training_session(
     yield Session(
         stopping=stopping,
         processes=processes,
-        progress=progress if processes.first else Progress(QUIET),
+        progress=context.obj if processes.first else Progress(QUIET),
         save_seconds=60 * save_minutes,
     )
     if processes.first:

@@ -159,9 +159,7 @@ def train_translator(
         bleu_tokenize=None if bleu_tokenize == "13a" else bleu_tokenize,
     )
     stopping = chosen.stopping(epochs=epochs, steps=steps, patience=patience, average=average)
-    with training_session(
-        out, stopping, device=device, save_minutes=save_minutes, progress=context.obj
-    ) as session:
+    with training_session(context, out, stopping, device=device, save_minutes=save_minutes) as session:
         cutter = segmenter and SegmenterCutter(
             segmenter,
             source=source,

@@ -34,7 +34,7 @@ def export_translator(directory: Path, out: Path, *, int8: bool) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists already; give another --out, or remove it.")
     settings = read_settings(directory, "translator")
-    vocabulary = load_vocabulary(directory, "translator")
+    vocabulary = load_vocabulary(directory, settings)
     readme = _README.format(vocabulary=VOCABULARY, compute_type="int8" if int8 else "float32")
     if settings["moses"]:
         readme += _MOSES.format(*settings["moses"])

@@ -57,7 +57,7 @@ def lazy_best(scores: PositionScores, lattice: LatticeBatch) -> list[Cuts]:
     searches = [_Search(bucket, lattice.word_positions) for bucket in lattice.buckets]
     ends = lattice.edge_positions[lattice.end_edges]
     long = [search.positions_of_long_words() for search in searches]
-    new = torch.cat([lattice.word_positions, ends, *long])  # [position to look at]
+    new = torch.cat([lattice.word_positions, ends, *long])  # [position]
     for number in count():
         scores.look_at(new)
         found = [search.cut_again(scores, thorough=number == _ROUNDS) for search in searches]
@@ -84,10 +84,7 @@ class _Search:
         return self._open_positions() if self._bucket.shape[1] > _LONGEST_WORD else self._begins[:0]
 
     def cut_again(self, scores: PositionScores, *, thorough: bool) -> Tensor:
-        """Cut the open words; gives the positions to look at, all that the words have if `thorough`.
-
-        # [position to look at]
-        """
+        """Cut the open words; gives positions to look at, all of those words if `thorough`. # [position]"""
         if not len(self._open):
             return self._open
         lengths = self._bucket.lengths[self._open]
@@ -102,7 +99,7 @@ class _Search:
         return self._open_positions() if thorough else positions[new]
 
     def _open_positions(self) -> Tensor:
-        """Every position of the open words. # [position to look at]"""
+        """Every position of the open words. # [position]"""
         places = torch.arange(self._bucket.shape[1], device=self._open.device)
         inside = places < self._bucket.lengths[self._open, None]  # [word, start]
         return (self._begins[self._open, None] + places)[inside]

@@ -55,7 +55,7 @@ class Segmenter:
         """Read what `dpe train-segmenter` wrote; `batch_characters` bounds what is computed at once."""
         directory = Path(directory)
         settings = read_settings(directory, "segmenter")
-        vocabulary = load_vocabulary(directory, "segmenter")
+        vocabulary = load_vocabulary(directory, settings)
         model = build_mixed(TransformerSettings(**settings["network"]), vocabulary, source=settings["source"])
         load_weights(directory, model)
         model.to(choose_device(device))

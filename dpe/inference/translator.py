@@ -96,7 +96,7 @@ class Translator:
             intra_threads=1,
         )
         moses = settings["moses"]
-        return cls(engine, load_vocabulary(directory, "translator"), moses=tuple(moses) if moses else None)
+        return cls(engine, load_vocabulary(directory, settings), moses=tuple(moses) if moses else None)
 
     @overload
     def translate(
@@ -211,8 +211,9 @@ def length_limit(source_pieces: int) -> int:
 
 def load_model(directory: Path) -> TranslationTransformer:
     """The torch model of a translator."""
-    network = TransformerSettings(**read_settings(directory, "translator")["network"])
-    model = build_translation(network, load_vocabulary(directory, "translator"))
+    settings = read_settings(directory, "translator")
+    vocabulary = load_vocabulary(directory, settings)
+    model = build_translation(TransformerSettings(**settings["network"]), vocabulary)
     load_weights(directory, model)
     return model.eval()
 
@@ -234,7 +235,8 @@ def exported(directory: Path) -> Path:
     if not place.exists():
         if not os.access(directory, os.W_OK):
             place = temporary_cache() / place.name
-        export_model(load_model(directory), load_vocabulary(directory, "translator"), place, int8=False)
+        vocabulary = load_vocabulary(directory, read_settings(directory, "translator"))
+        export_model(load_model(directory), vocabulary, place, int8=False)
         for other in place.parent.glob("ctranslate2-*"):
             if other != place and re.fullmatch(r"ctranslate2-[0-9a-f]{16}", other.name):
                 shutil.rmtree(other, ignore_errors=True)

@@ -41,13 +41,10 @@ class Machine:
 
     device: str = "auto"
     threads: int | None = None  # None is one per core
-    save_seconds: float = 300.0
 
     def session(self, stopping: Stopping, progress: Progress) -> Session:
         processes = Processes(device=choose_device(self.device))
-        return Session(
-            stopping=stopping, processes=processes, progress=progress, save_seconds=self.save_seconds
-        )
+        return Session(stopping=stopping, processes=processes, progress=progress)
 
 
 def use_threads(threads: int | None) -> None:

@@ -120,11 +120,12 @@ def read_settings(directory: Path, kind: str) -> dict[str, Any]:
     return settings
 
 
-def load_vocabulary(directory: Path, kind: str) -> Vocabulary:
-    """The vocabulary of a model, checked to be the one that it learned with."""
-    vocabulary = Vocabulary.load(directory / VOCABULARY)
-    if vocabulary.fingerprint != read_settings(directory, kind)["vocabulary"]:
-        raise UserError(f"{directory / VOCABULARY} is not the vocabulary that this {kind} learned with.")
+def load_vocabulary(directory: Path, settings: Mapping[str, Any]) -> Vocabulary:
+    """The vocabulary of a model with these settings, checked to be the one that it learned with."""
+    path, kind = directory / VOCABULARY, settings["kind"]
+    vocabulary = Vocabulary.load(path)
+    if vocabulary.fingerprint != settings["vocabulary"]:
+        raise UserError(f"{path} is not the vocabulary that this {kind} learned with.")
     return vocabulary
 
 
