@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -17,15 +18,21 @@ from dpe.pipeline.length_tables import length_tables, mean_bins
 from dpe.pipeline.paper_table import paper_tables
 from dpe.pipeline.results import Results, read_results, write_results
 from dpe.pipeline.training_table import training_table
+from dpe.recipe.recipe import CorpusFields, Recipe
+from dpe.recipe.systems import SYSTEMS
+from dpe.recipe.writing import recipe_json
 
 
 def hand_made_run(root: Path, scores: Mapping[str, list[float]], *, p: float, pair: str = "en-et") -> Path:
     """A run directory with these test BLEU scores by system, one per seed, and tests against BPE."""
     source, target = pair.split("-")
-    systems = [{"name": name, "title": name.upper(), "target": name} for name in scores]
-    recipe = {"name": root.name, "source": source, "target": target, "systems": systems, "seeds": [1, 2, 3]}
+    systems = tuple(replace(SYSTEMS[name], title=name.upper()) for name in scores)
+    corpus = CorpusFields(train=("{language}",), dev="{language}", test="{language}")
+    recipe = Recipe(
+        name=root.name, source=source, target=target, systems=systems, seeds=(1, 2, 3), corpus=corpus
+    )
     root.mkdir()
-    (root / "recipe.json").write_text(json.dumps(recipe))
+    (root / "recipe.json").write_text(json.dumps(recipe_json(recipe)))
     for name, values in scores.items():
         for seed, value in enumerate(values, start=1):
             text = {"bleu": value, "chrf": value + 20, "bleu_signature": "B|x", "chrf_signature": "C|x"}
@@ -140,7 +147,7 @@ def test_a_system_with_two_titles_has_one_column(tmp_path: Path) -> None:
 
 
 def test_runs_without_scores_have_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    root = hand_made_run(tmp_path / "r", {}, p=0.9)
+    root = hand_made_run(tmp_path / "r", {"bpe": []}, p=0.9)
     assert paper_tables([read_results(root)]) == []
     assert run(["table", str(root)]) == 2
     assert "scored yet" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from dpe.pipeline.models import Machine
 from dpe.pipeline.scheduling import in_order, run_stages
 from dpe.progress import QUIET, Progress
 from dpe.recipe.reading import read_recipe
-from dpe.recipe.writing import recipe_toml
+from dpe.recipe.writing import recipe_json, recipe_toml
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
@@ -129,9 +129,8 @@ def begun_run(root: Path) -> Path:
     """A directory with a recipe only."""
     file = root.parent / "small.toml"
     file.write_text(RECIPE)
-    recipe = {key: value for key, value in asdict(read_recipe(file)).items() if key != "data"}
     root.mkdir()
-    (root / "recipe.json").write_text(json.dumps(recipe))
+    (root / "recipe.json").write_text(json.dumps(recipe_json(read_recipe(file))))
     return root
 
 
@@ -298,11 +297,10 @@ def test_what_is_no_run_is_refused_in_a_sentence(tmp_path: Path, capsys: pytest.
 @pytest.mark.parametrize("name", ["demo.toml", "paper/ro-en.toml"])
 def test_the_recipe_of_the_report_is_the_recipe(name: str, tmp_path: Path) -> None:
     recipe = read_recipe(ROOT / "recipes" / name)
-    described = json.loads(json.dumps({k: v for k, v in asdict(recipe).items() if k != "data"}))
-    described["systems"].append({**described["systems"][-1], "name": "other", "title": 'with "quotes"'})
-    (tmp_path / "again.toml").write_text(recipe_toml(described), encoding="utf-8")
-    again = asdict(read_recipe(tmp_path / "again.toml"))
-    assert json.loads(json.dumps({k: v for k, v in again.items() if k != "data"})) == described
+    other = replace(recipe.systems[-1], name="other", title='with "quotes"')
+    recipe = replace(recipe, systems=(*recipe.systems, other))
+    (tmp_path / "again.toml").write_text(recipe_toml(recipe), encoding="utf-8")
+    assert read_recipe(tmp_path / "again.toml") == recipe
 
 
 def test_a_trained_segmenter_has_a_lattice_and_morphology_and_can_be_shown(

@@ -77,8 +77,7 @@ class Experiment:
 
     @property
     def texts(self) -> Texts:
-        recipe = self.recipe
-        return Texts(self.root / "corpus", recipe.source, recipe.target, recipe.corpus.moses)
+        return Texts.of_run(self.root, self.recipe)
 
     @cached_property
     def corpus(self) -> Stage:

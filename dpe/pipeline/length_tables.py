@@ -10,7 +10,7 @@ from dpe.errors import UserError
 from dpe.evaluation.score_report import bins_table
 from dpe.evaluation.scores import LengthBin
 from dpe.evaluation.tables import Table
-from dpe.pipeline.results import Results, SystemResult
+from dpe.pipeline.results import Results, SystemResult, labels
 
 
 def length_tables(runs: Sequence[Results], *, text: str = "test") -> list[Table]:
@@ -18,7 +18,10 @@ def length_tables(runs: Sequence[Results], *, text: str = "test") -> list[Table]
     scored = [run for run in runs if run.systems]
     if not scored:
         return []
-    by_length = [bins_table(mean_bins(run, text), f"{run.pair}: BLEU on {text} by length") for run in scored]
+    by_length = [
+        bins_table(mean_bins(run, text), f"{label}: BLEU on {text} by length")
+        for label, run in zip(labels(scored), scored, strict=True)
+    ]
     return [_outputs_table(scored, text), *by_length]
 
 
@@ -42,8 +45,8 @@ def mean_bins(run: Results, text: str = "test") -> list[LengthBin]:
 
 def _outputs_table(runs: Sequence[Results], text: str) -> Table:
     rows = [
-        [run.pair, run.titles[system.name], *_output_cells(system, text)]
-        for run in runs
+        [label, run.titles[system.name], *_output_cells(system, text)]
+        for label, run in zip(labels(runs), runs, strict=True)
         for system in run.systems
     ]
     columns = ["", "system", "seeds", "BLEU", "length", "brevity penalty", "BLEU without it"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
 from dpe.evaluation.tables import Table
-from dpe.pipeline.results import Metric, Results, SystemResult
+from dpe.pipeline.results import Metric, Results, SystemResult, labels
 from dpe.pipeline.verdicts import P_VALUES, SIGNIFICANT, verdict
 
 _DROPOUT, _PLAIN = "bpe-dropout", "dpe-plain"
@@ -27,7 +26,7 @@ def paper_tables(
 
 def _score_table(runs: Sequence[Results], metric: Metric, text: str) -> Table:
     columns = _columns(runs)
-    rows = [_row(label, run, columns, metric, text) for label, run in zip(_labels(runs), runs, strict=True)]
+    rows = [_row(label, run, columns, metric, text) for label, run in zip(labels(runs), runs, strict=True)]
     if len(runs) > 1:
         rows += _average(runs, columns, metric, text)
     return Table(
@@ -53,12 +52,6 @@ def _columns(runs: Sequence[Results]) -> list[tuple[str, str]]:
     for system in (system for run in runs for system in run.systems):
         titles.setdefault(system.name, {})[system.title] = None
     return [(name, " or ".join(of_name)) for name, of_name in titles.items()]
-
-
-def _labels(runs: Sequence[Results]) -> list[str]:
-    """The pair, with the name of the recipe where two runs have the same."""
-    count = Counter(run.pair for run in runs)
-    return [run.pair if count[run.pair] == 1 else f"{run.pair} ({run.recipe['name']})" for run in runs]
 
 
 def _headers(name: str, title: str, columns: Sequence[tuple[str, str]]) -> list[str]:
@@ -135,7 +128,7 @@ def _note(runs: Sequence[Results], columns: Sequence[tuple[str, str]], metric: M
 def _tests_table(runs: Sequence[Results]) -> Table:
     """Every system against every baseline that it was tested with."""
     rows = []
-    for label, run in zip(_labels(runs), runs, strict=True):
+    for label, run in zip(labels(runs), runs, strict=True):
         titles = {system.name: system.title for system in run.systems}
         pairs = dict.fromkeys((test.system, test.baseline) for test in run.tests)
         rows += [

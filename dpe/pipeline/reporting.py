@@ -63,8 +63,7 @@ class RunReport:
         self.root = root
         self.results = collect_results(root)
         self.recipe = self.results.recipe
-        moses = self.recipe["corpus"]["moses"]
-        self.texts = Texts(root / "corpus", self.recipe["source"], self.recipe["target"], moses)
+        self.texts = Texts.of_run(root, self.recipe)
 
     def write(self, out: Path) -> None:
         """Write all sections into one file."""
@@ -79,8 +78,8 @@ class RunReport:
             "How to reproduce": self.reproduction,
         }
         sections = [Section(title, blocks) for title, part in parts.items() if (blocks := part())]
-        name = self.recipe["name"]
-        write_report(out, f"{name}: {self.results.pair}", self.recipe.get("about", ""), sections)
+        recipe = self.recipe
+        write_report(out, f"{recipe.name}: {recipe.pair}", recipe.about, sections)
 
     def training(self) -> list[Html]:
         """Curves of the segmenters and translators, finished or not."""
@@ -89,12 +88,12 @@ class RunReport:
             records = read_curve(self.root / "segmenters" / name / CURVE)
             segmenters += _curve(records, "train_bits", f"{title}, training", group, rough=True)
             segmenters += _curve(records, "dev_bits", f"{title}, dev", group)
-        for group, system in enumerate(self.recipe["systems"]):
-            for seed in self.recipe["seeds"]:
-                directory = self.root / "translators" / system["name"] / f"seed-{seed}"
+        for group, system in enumerate(self.recipe.systems):
+            for seed in self.recipe.seeds:
+                directory = self.root / "translators" / system.name / f"seed-{seed}"
                 records = read_curve(directory / CURVE)
-                bits += _curve(records, "dev_bits", self.results.titles[system["name"]], group)
-                bleu += _curve(records, "dev_bleu", self.results.titles[system["name"]], group)
+                bits += _curve(records, "dev_bits", self.results.titles[system.name], group)
+                bleu += _curve(records, "dev_bleu", self.results.titles[system.name], group)
         figures = [
             (
                 "segmenters",
@@ -120,7 +119,7 @@ class RunReport:
     @cached_property
     def _cut(self) -> dict[str, Path]:
         """The text that was cut for analyses, by the title of who cut it; BPE first."""
-        file = pieces_file(self.recipe["cut"][0])
+        file = pieces_file(self.recipe.cut[0])
         titles = {"bpe": "BPE"} | SEGMENTER_TITLES
         stages = {title: f"segmentations/{name}" for name, title in titles.items()}
         done = self.results.stages
@@ -168,7 +167,7 @@ class RunReport:
         """The first sentences that a segmenter cuts otherwise than BPE does."""
         if not self._compared:
             return []
-        sources = read_lines(self.texts.prepared(self.recipe["cut"][0], self.texts.source))
+        sources = read_lines(self.texts.prepared(self.recipe.cut[0], self.texts.source))
         lines = zip(sources, *(read_pieces(path, "pieces") for path in self._cut.values()), strict=True)
         rows = (ExampleCuts(source, dict(zip(self._cut, cuts, strict=True))) for source, *cuts in lines)
         return list(islice((row for row in rows if _differs(row)), _SENTENCES))
@@ -179,7 +178,7 @@ class RunReport:
             return [missing("No segmenter has cut a text yet.")]
         if not self._sentences:
             return [paragraph("Every sentence is cut alike.")]
-        shown = f"The first sentences of {self.recipe['cut'][0]} that are cut differently"
+        shown = f"The first sentences of {self.recipe.cut[0]} that are cut differently"
         return [paragraph(f"{shown}; the words that differ are marked."), example_cuts(self._sentences)]
 
     def lattice(self) -> list[Html]:
@@ -208,7 +207,7 @@ class RunReport:
         """A short sentence on whose cut the segmenters disagree, or the first of the text."""
         pairs = [(one.source, _text(next(iter(one.cuts.values())))) for one in self._sentences]
         if not pairs:
-            both = zip(*map(read_lines, self.texts.prepared_pair(self.recipe["cut"][0])), strict=True)
+            both = zip(*map(read_lines, self.texts.prepared_pair(self.recipe.cut[0])), strict=True)
             pairs = list(islice((pair for pair in both if pair[1].strip()), 1))
         return next((pair for pair in pairs if len(pair[1]) <= _SHORT), pairs[0] if pairs else None)
 
@@ -229,9 +228,9 @@ class RunReport:
 
     def reproduction(self) -> list[Html]:
         """The recipe, the commands, the versions, and what took how long."""
-        name = self.recipe["name"]
+        name = self.recipe.name
         recipe, run = shlex.quote(f"{name}.toml"), shlex.quote(f"runs/{name}")
-        data = "" if self.recipe["corpus"]["builtin_pairs"] else " --set data=DIRECTORY_OF_THE_TEXTS"
+        data = "" if self.recipe.corpus.builtin_pairs else " --set data=DIRECTORY_OF_THE_TEXTS"
         versions = [[package, version] for package, version in self.results.versions.items()]
         stages = [
             [stage, one["signature"], f"{one['seconds']:,.1f}"] for stage, one in self.results.stages.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,10 @@ from typing import Any, Literal
 from dpe.errors import UserError
 from dpe.machine import machine, versions
 from dpe.pipeline.artifacts import Artifacts, write_json
+from dpe.recipe.reading import recipe_from_json
+from dpe.recipe.recipe import Recipe
+from dpe.recipe.systems import System
+from dpe.recipe.writing import recipe_json
 from dpe.version import __version__
 
 RECIPE, PLAN, RESULTS = "recipe.json", "plan.json", "results.json"
@@ -81,7 +85,7 @@ class MeanTest:
 class Results:
     """Everything that a run has measured so far."""
 
-    recipe: dict[str, Any]
+    recipe: Recipe
     systems: list[SystemResult]
     tests: list[SeedTest]
     mean_tests: list[MeanTest]  # of systems all of whose seeds are there
@@ -89,45 +93,46 @@ class Results:
     versions: dict[str, str]
     machine: dict[str, Any]  # of the stage that took longest
 
-    @property
-    def pair(self) -> str:
-        return f"{self.recipe['source']}→{self.recipe['target']}"
-
     @cached_property
     def titles(self) -> dict[str, str]:
         """Every system's title by its name; the name is added where another has the same title."""
-        count = Counter(system["title"] for system in self.recipe["systems"])
+        count = Counter(system.title for system in self.recipe.systems)
         return {
-            one["name"]: one["title"] if count[one["title"]] == 1 else f"{one['title']} ({one['name']})"
-            for one in self.recipe["systems"]
+            one.name: one.title if count[one.title] == 1 else f"{one.title} ({one.name})"
+            for one in self.recipe.systems
         }
+
+
+def labels(runs: Sequence[Results]) -> list[str]:
+    """What a table calls each run: the pair, with the name of the recipe where two runs have the same."""
+    recipes = [run.recipe for run in runs]
+    count = Counter(recipe.pair for recipe in recipes)
+    return [one.pair if count[one.pair] == 1 else f"{one.pair} ({one.name})" for one in recipes]
 
 
 def collect_results(root: Path) -> Results:
     """What the artifacts of a run say; those of other settings or other inputs are left out."""
     artifacts = _RecipeArtifacts(root)
     recipe = read_run_recipe(root)
-    systems = [_system_result(artifacts, system) for system in recipe["systems"]]
+    systems = [_system_result(artifacts, system) for system in recipe.systems]
     stages = _stages(artifacts)
     longest = max(stages.values(), key=lambda stage: float(stage["seconds"]), default={})
     return Results(
         recipe=recipe,
         systems=[system for system in systems if system.seeds],
-        tests=[test for system in recipe["systems"] for test in _tests(artifacts, system["name"])],
-        mean_tests=[test for system in recipe["systems"] for test in _mean_tests(artifacts, system["name"])],
+        tests=[test for system in recipe.systems for test in _tests(artifacts, system.name)],
+        mean_tests=[test for system in recipe.systems for test in _mean_tests(artifacts, system.name)],
         stages=stages,
         versions={"dpe": __version__} | versions(_PACKAGES),
         machine=longest.get("machine") or machine(),
     )
 
 
-def read_run_recipe(root: Path) -> dict[str, Any]:
+def read_run_recipe(root: Path) -> Recipe:
     """The recipe of a run, without the place of its files."""
-    complaint = f"{root}: is no run of dpe (no {RECIPE} to read); see 'dpe run'."
-    recipe = _read_json(root / RECIPE, complaint)
-    if not {"source", "target", "systems", "seeds"} <= recipe.keys():
-        raise UserError(complaint)
-    return recipe
+    path = root / RECIPE
+    table = _read_json(path, f"{root}: is no run of dpe (no {RECIPE} to read); see 'dpe run'.")
+    return recipe_from_json(table, str(path))
 
 
 class _RecipeArtifacts(Artifacts):
@@ -148,7 +153,7 @@ class _RecipeArtifacts(Artifacts):
 def write_results(root: Path) -> Results:
     """Collect the results into `results.json`, which stands for the run wherever it is copied."""
     results = collect_results(root)
-    write_json(root / RESULTS, asdict(results))
+    write_json(root / RESULTS, asdict(results) | {"recipe": recipe_json(results.recipe)})
     return results
 
 
@@ -164,13 +169,15 @@ def read_results(path: Path) -> Results:
         ]
         tests = [SeedTest(**test) for test in found["tests"]]
         means = [MeanTest(**test) for test in found["mean_tests"]]
-        return Results(**{**found, "systems": systems, "tests": tests, "mean_tests": means})
+        recipe = recipe_from_json(found["recipe"], str(path))
+        read = {"recipe": recipe, "systems": systems, "tests": tests, "mean_tests": means}
+        return Results(**{**found, **read})
     except (KeyError, TypeError) as error:
         raise UserError(f"{path}: is not the results.json of a run; give one, or a run directory.") from error
 
 
-def _system_result(artifacts: Artifacts, system: Mapping[str, Any]) -> SystemResult:
-    name = system["name"]
+def _system_result(artifacts: Artifacts, system: System) -> SystemResult:
+    name = system.name
     seeds = []
     for seed, stage in _seeds(artifacts, "scores", name):
         record = artifacts.record(stage) or {}
@@ -183,7 +190,7 @@ def _system_result(artifacts: Artifacts, system: Mapping[str, Any]) -> SystemRes
                 training=training.get("facts", {}),
             )
         )
-    return SystemResult(name=name, title=system["title"], seeds=seeds)
+    return SystemResult(name=name, title=system.title, seeds=seeds)
 
 
 def _tests(artifacts: Artifacts, system: str) -> list[SeedTest]:

@@ -21,6 +21,7 @@ from dpe.pipeline.training_table import SEGMENTER_TITLES
 from dpe.recipe.reading import nearest
 from dpe.recipe.recipe import Recipe
 from dpe.recipe.systems import SYSTEMS
+from dpe.recipe.writing import recipe_json
 from dpe.text.files import whole_text_file
 
 TABLE = "table.txt"
@@ -125,12 +126,7 @@ def _write_plan(experiment: Experiment) -> None:
     """What the results are made of."""
     signatures = {stage.name: stage.signature for stage in plan(experiment)}
     write_json(experiment.root / PLAN, signatures)
-    write_json(experiment.root / RECIPE, _described(experiment.recipe))
-
-
-def _described(recipe: Recipe) -> dict[str, Any]:
-    """The recipe without the place of the files, which says nothing about the results."""
-    return {key: value for key, value in asdict(recipe).items() if key != "data"}
+    write_json(experiment.root / RECIPE, recipe_json(experiment.recipe))
 
 
 def fixed_settings(experiment: Experiment) -> dict[str, Any]:

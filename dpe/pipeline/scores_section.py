@@ -22,10 +22,8 @@ def score_blocks(results: Results) -> list[Html]:
 
 def _lacking(results: Results) -> str:
     scored = {(system.name, seed.seed) for system in results.systems for seed in system.seeds}
-    wanted = [(system, seed) for system in results.recipe["systems"] for seed in results.recipe["seeds"]]
-    return ", ".join(
-        f"{one['title']} seed {seed}" for one, seed in wanted if (one["name"], seed) not in scored
-    )
+    wanted = [(system, seed) for system in results.recipe.systems for seed in results.recipe.seeds]
+    return ", ".join(f"{one.title} seed {seed}" for one, seed in wanted if (one.name, seed) not in scored)
 
 
 def _score_table(results: Results, metric: Metric) -> Table:

@@ -29,11 +29,11 @@ class ShownRun:
     def __init__(self, root: Path) -> None:
         self.root = root
         recipe = read_run_recipe(root)
-        texts = Texts(root / "corpus", recipe["source"], recipe["target"], recipe["corpus"]["moses"])
-        if "test" not in recipe["cut"]:
+        texts = Texts.of_run(root, recipe)
+        if "test" not in recipe.cut:
             raise UserError(f"{root} has not cut its test text; run it with --set 'cut=[\"test\"]'.")
         self.gold = texts.gold
-        self.normalization = recipe["vocabulary"]["normalization"]
+        self.normalization = recipe.vocabulary.normalization
         self.train = texts.prepared_pair("train")
         self.sources, self.targets = (list(read_lines(path)) for path in texts.prepared_pair("test"))
         self.segmenter = Segmenter.load(root / "segmenters" / "mixed")

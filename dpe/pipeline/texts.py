@@ -32,6 +32,10 @@ class Texts:
     target: str
     moses: bool
 
+    @classmethod
+    def of_run(cls, root: Path, recipe: Recipe) -> Texts:
+        return cls(root / "corpus", recipe.source, recipe.target, recipe.corpus.moses)
+
     def plain(self, split: Split, language: str) -> Path:
         """A side as people write it: what is translated, and what translations are compared with."""
         return self.directory / f"{split}.{language}"

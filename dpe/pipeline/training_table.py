@@ -8,14 +8,14 @@ from statistics import fmean
 from typing import Any
 
 from dpe.evaluation.tables import Table
-from dpe.pipeline.results import Results
+from dpe.pipeline.results import Results, labels
 
 SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}
 
 
 def training_table(runs: Sequence[Results]) -> Table:
     """A row for every segmenter and for the translators of every system, which differ in their seeds only."""
-    rows = [[run.pair, *row] for run in runs for row in _rows(run)]
+    rows = [[label, *row] for label, run in zip(labels(runs), runs, strict=True) for row in _rows(run)]
     columns = ["", "model", "network", "trained", "updates", "epochs", "on dev", "hours each"]
     return Table("Training", columns, rows, frozenset(columns[:3]), _note(runs))
 
@@ -61,7 +61,7 @@ def _note(runs: Sequence[Results]) -> str:
     trained = [(run, one) for run in runs for one in run.stages.values() if "network" in one["settings"]]
     used = [stage.get("machine") or run.machine for run, stage in trained]
     machines = dict.fromkeys(f"{one['cpu']}, {one['cores']} cores" for one in used)
-    on_the_fly = any(one["target"] == "dpe" for run in runs for one in run.recipe["systems"])
+    on_the_fly = any(one.target == "dpe" for run in runs for one in run.recipe.systems)
     cutting = "Hours include cutting on the fly, which the first seed does for all. " if on_the_fly else ""
     return (
         "On dev: bits a character, or BLEU of greedy translations; of the best epoch. "

@@ -34,7 +34,7 @@ def verdict(results: Results, system: str, baseline: str, metric: str) -> Verdic
     for mean in results.mean_tests:
         if (mean.system, mean.baseline, mean.metric) == pair:
             return Verdict(
-                seeds=len(results.recipe["seeds"]),
+                seeds=len(results.recipe.seeds),
                 difference=mean.difference,
                 interval=(mean.low, mean.high),
                 p_value=mean.p_value,

@@ -29,6 +29,18 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     return _build(Recipe, table, str(path))
 
 
+def recipe_from_json(table: Mapping[str, Any], label: str) -> Recipe:
+    """What `recipe_json` described; what it does not say has its default, as in a recipe of an older run."""
+    return _build(Recipe, _without_nothing(table), label)
+
+
+def _without_nothing(value: Any) -> Any:
+    """JSON without its nulls, which TOML does not have and which stand for settings that were left out."""
+    if isinstance(value, Mapping):
+        return {key: _without_nothing(one) for key, one in value.items() if one is not None}
+    return [_without_nothing(one) for one in value] if isinstance(value, list) else value
+
+
 def nearest(name: str, valid: Iterable[str], *, prefix: str = "") -> str:
     """What a user who wrote `name` may have meant, as the end of a sentence; shown with its prefix."""
     valid = list(valid)

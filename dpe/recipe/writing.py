@@ -1,4 +1,4 @@
-"""A recipe as a file: the settings of a run, written so that `dpe run` reads them again."""
+"""A recipe as text: TOML that `dpe run` reads, and the JSON of a run and of its results."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from dpe.recipe.recipe import Recipe
 from dpe.recipe.systems import SYSTEMS
 
 
-def recipe_toml(recipe: Mapping[str, Any]) -> str:
+def recipe_json(recipe: Recipe) -> dict[str, Any]:
+    """All settings but the place of the files, which says nothing about the results."""
+    return {key: value for key, value in asdict(recipe).items() if key != "data"}
+
+
+def recipe_toml(recipe: Recipe) -> str:
     """A recipe as a file that `dpe run` reads; what was left to the preset is left out."""
-    known = {name: asdict(system) for name, system in SYSTEMS.items()}
-    systems = [one["name"] if one == known.get(one["name"]) else one for one in recipe["systems"]]
-    plain = {key: value for key, value in recipe.items() if not isinstance(value, Mapping)}
-    tables = {key: value for key, value in recipe.items() if isinstance(value, Mapping)}
-    lines = _toml_lines(plain | {"systems": systems})
+    systems = [one.name if one == SYSTEMS.get(one.name) else asdict(one) for one in recipe.systems]
+    described = recipe_json(recipe) | {"systems": systems}
+    tables = {key: value for key, value in described.items() if isinstance(value, Mapping)}
+    lines = _toml_lines({key: value for key, value in described.items() if key not in tables})
     for name, table in tables.items():
         lines += ["", f"[{name}]", *_toml_lines(table)]
     return "\n".join(lines)
@@ -29,6 +34,6 @@ def _toml_lines(table: Mapping[str, Any]) -> list[str]:
 def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(_toml_lines(value)) + "}"
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value, ensure_ascii=False)  # text, numbers and truth are written alike in TOML
