@@ -203,8 +203,15 @@ def test_a_number_out_of_its_range_is_refused(tmp_path: Path, override: str, say
     assert says in complaint(write(tmp_path, GOOD), override)
 
 
-def test_the_built_in_corpus_is_not_tokenised(tmp_path: Path) -> None:
-    assert "leave moses out" in complaint(RECIPES / "demo.toml", "corpus.moses=true")
+@pytest.mark.parametrize("override", ["corpus.moses=true", "corpus.lines=9", "corpus.max_ratio=2"])
+def test_the_built_in_corpus_is_not_changed(override: str) -> None:
+    name = override.removeprefix("corpus.").partition("=")[0]
+    assert f"leave {name} out" in complaint(RECIPES / "demo.toml", override)
+
+
+def test_a_vocabulary_is_learned_or_given(tmp_path: Path) -> None:
+    overrides = ("vocabulary.model=own.model", 'vocabulary.text=["text.en"]')
+    assert "give one" in complaint(write(tmp_path, GOOD), *overrides)
 
 
 def test_a_written_recipe_reads_as_it_was(tmp_path: Path) -> None:

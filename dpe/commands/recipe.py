@@ -101,7 +101,7 @@ def table(
     tables += [training_table(results)] if training else []
     if not tables:
         raise UserError("Nothing has been translated and scored yet; see 'dpe run', or look with --training.")
-    show(results, tables, as_json=json, as_markdown=markdown)
+    show([one.as_json() for one in results], tables, as_json=json, as_markdown=markdown)
 
 
 def show(

@@ -93,6 +93,9 @@ class Results:
     versions: dict[str, str]
     machine: dict[str, Any]  # of the stage that took longest
 
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"recipe": recipe_json(self.recipe)}
+
     @cached_property
     def titles(self) -> dict[str, str]:
         """Every system's title by its name; the name is added where another has the same title."""
@@ -153,7 +156,7 @@ class _RecipeArtifacts(Artifacts):
 def write_results(root: Path) -> Results:
     """Collect the results into `results.json`, which stands for the run wherever it is copied."""
     results = collect_results(root)
-    write_json(root / RESULTS, asdict(results) | {"recipe": recipe_json(results.recipe)})
+    write_json(root / RESULTS, results.as_json())
     return results
 
 

@@ -56,8 +56,9 @@ class CorpusFields:
         for name in files:
             if name and LANGUAGE not in name:
                 raise UserError(f"corpus names the file {name!r} without {LANGUAGE} where its sides differ.")
-        if self.builtin_pairs is not None and self.moses:
-            raise UserError("the built-in corpus has nothing to tokenise by Moses' rules; leave moses out.")
+        for name in ("lines", "max_ratio", "moses"):
+            if self.builtin_pairs is not None and getattr(self, name):
+                raise UserError(f"the built-in corpus is made as it is wanted; leave {name} out.")
         _at_least(1, builtin_pairs=self.builtin_pairs, lines=self.lines, max_ratio=self.max_ratio)
         _at_least(2, max_tokens=self.max_tokens)
 
@@ -71,6 +72,10 @@ class VocabularyFields:
     character_coverage: float = 1.0
     text: tuple[str, ...] = ()  # files below `data` to learn it from instead of the training text
     model: str = ""  # a BPE model below `data` instead of one that is learned
+
+    def __post_init__(self) -> None:
+        if self.model and self.text:
+            raise UserError("vocabulary.model is ready, and vocabulary.text to learn one from; give one.")
 
 
 @dataclass(frozen=True, kw_only=True)
