@@ -9,13 +9,18 @@ from dpe.errors import UserError
 from dpe.version import __version__
 
 if TYPE_CHECKING:
+    from dpe.inference.on_the_fly import OnTheFly
     from dpe.inference.segmenter import Segmenter
     from dpe.inference.translator import Translator
 
-__all__ = ["Segmenter", "Translator", "UserError", "__version__"]
+__all__ = ["OnTheFly", "Segmenter", "Translator", "UserError", "__version__"]
 
 # Imported when they are asked for, so that `import dpe` and `dpe --help` do not wait for torch.
-_WHERE = {"Segmenter": "dpe.inference.segmenter", "Translator": "dpe.inference.translator"}
+_WHERE = {
+    "OnTheFly": "dpe.inference.on_the_fly",
+    "Segmenter": "dpe.inference.segmenter",
+    "Translator": "dpe.inference.translator",
+}
 
 
 def __dir__() -> list[str]:

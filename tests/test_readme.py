@@ -61,12 +61,12 @@ def test_the_quick_start_works_and_prints_what_is_shown(output: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/usage.md"])
-def test_the_python_example_works(output: str, directory: Path, page: str) -> None:
-    (example,) = blocks("python", page)
-    shown = run([sys.executable, "-c", example], directory)
+def test_the_python_examples_work(output: str, directory: Path, page: str) -> None:
+    examples = blocks("python", page)
     assert output
-    assert "▁" in shown
-    assert len(shown.splitlines()) >= 2
+    assert examples
+    for example in examples:
+        assert "▁" in run([sys.executable, "-c", example], directory)
 
 
 def test_links_lead_somewhere() -> None:

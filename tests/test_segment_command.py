@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from segmenters import PAIRS, learned_vocabulary, save_segmenter
 
-from dpe import Segmenter
+from dpe import OnTheFly, Segmenter
 from dpe.cli import run
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.segmenters import BpeDropout
@@ -162,6 +162,28 @@ def test_source_dropout_of_an_epoch(dpe: Dpe) -> None:
         outputs.append(out)
     plain, _ = dpe(*SEGMENT, *TEXT)
     assert len({plain, *outputs}) == 3
+
+
+@pytest.mark.parametrize("name", ["segmenter", "lm"])
+@pytest.mark.parametrize("temperature", [None, 2.0])
+def test_pairs_on_the_fly_are_those_of_the_commands(dpe: Dpe, name: str, temperature: float | None) -> None:
+    """Asked for backwards and a few at a time."""
+    draw = ["--seed", "4", "--epoch", "2"]
+    mode = [] if temperature is None else ["--mode", "sample", "--n", "1", "--temperature", str(temperature)]
+    text = [*TEXT, "--source-dropout", "0.5"] if name == "segmenter" else ["--target", "x.fi"]
+    vocabulary = ["--vocab", "segmenter/vocab.model", "--method", "bpe-dropout", "--dropout", "0.5"]
+    sources, _ = dpe("encode", *vocabulary, *draw, "x.en")
+    targets, _ = dpe("segment", "--segmenter", name, "--workers", "1", *text, *draw, *mode)
+    cutter = OnTheFly(Segmenter.load(name), dropout=0.5, seed=4, temperature=temperature)
+    pairs = {}
+    for begin in range(len(PAIRS) - 7, -8, -7):
+        lines = range(max(begin, 0), begin + 7)
+        asked = list(zip(*(PAIRS[line] for line in lines), strict=True))
+        pairs.update(zip(lines, cutter.pairs(*asked, epoch=2, lines=lines), strict=True))
+    found = [pairs[line] for line in range(len(PAIRS))]
+    assert "".join(f"{' '.join(pair.source)}\n" for pair in found) == sources
+    assert "".join(f"{' '.join(pair.target)}\n" for pair in found) == targets
+    assert cutter.pairs([], [], epoch=0) == []
 
 
 def test_modes_and_formats_say_what_the_api_says(dpe: Dpe) -> None:

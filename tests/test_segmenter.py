@@ -20,7 +20,7 @@ from scipy.stats import chisquare
 from segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 import dpe
-from dpe import Segmenter, UserError
+from dpe import OnTheFly, Segmenter, UserError
 from dpe.inference import lazy_best, long_lines
 from dpe.inference.long_lines import Window, long_line_scores, windows
 from dpe.inference.scored_batch import Cut, ScoredBatch
@@ -290,6 +290,11 @@ def test_a_segmentation_describes_itself(segmenter: Segmenter) -> None:
         (lambda s, lm: s.best(["a"], "a"), "two of a kind"),
         (lambda s, lm: s.n_best("a", "a", n=0), "n is 0"),
         (lambda s, lm: s.sample("a", "a", temperature=0.0), "temperature"),
+        (lambda s, lm: OnTheFly(s, dropout=1.5), "dropout is 1.5"),
+        (lambda s, lm: OnTheFly(s, temperature=0.0), "temperature"),
+        (lambda s, lm: OnTheFly(s).pairs("a", "b", epoch=0), "lists of sentences"),
+        (lambda s, lm: OnTheFly(s).pairs(["a"], ["a", "b"], epoch=0), "as many of each"),
+        (lambda s, lm: OnTheFly(s).pairs(["a"], ["a"], epoch=0, lines=[1, 2]), "as many of each"),
         (lambda s, lm: Segmenter.load("nowhere"), "holds no trained segmenter"),
     ],
 )
