@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpe.inference.batch_text import BatchText
 from dpe.inference.lazy_best import PositionScores, lazy_best
 from dpe.inference.long_lines import is_long, long_line_scores
 from dpe.inference.segmentation import Posterior, WordPosterior
@@ -71,11 +71,7 @@ class ScoredBatch:
         self.examples = examples
         self.lattice = lattice
         self._given = scores
-        self._vocabulary = vocabulary
-        self._text = "".join(example.marked for example in examples)
-        words = [len(word) for example in examples for word in example.words]
-        self._word_begins = np.concatenate([[0], np.cumsum(words, dtype=np.int64)])  # in the joined text
-        self._sentence_ends = np.cumsum([len(example.marked) for example in examples], dtype=np.int64)
+        self._text = BatchText(examples, vocabulary)
 
     @classmethod
     def of(
@@ -160,7 +156,7 @@ class ScoredBatch:
         """What is known about the cuts of every sentence, word by word."""
         edges = list(self.edges())
         entropies = self._by_word([_array(dynamic_program.entropy(*e)) for e in edges])
-        probabilities = np.split(self._boundary_probabilities(edges), self._word_begins[1:-1])
+        probabilities = np.split(self._boundary_probabilities(edges), self._text.word_begins[1:-1])
         texts = [word for example in self.examples for word in example.words]
         rows = zip(texts, probabilities, entropies.tolist(), self._word_partitions.tolist(), strict=False)
         words = [WordPosterior(text, tuple(p.tolist()), entropy, z) for text, p, entropy, z in rows]
@@ -201,7 +197,7 @@ class ScoredBatch:
 
     def _uniforms_of(self, bucket: Bucket, uniforms: NDArray[np.float64]) -> Tensor:
         """The numbers that belong to the characters of a bucket's words. # [draw, word, start]"""
-        begins = self._word_begins[_array(bucket.words)]
+        begins = self._text.word_begins[_array(bucket.words)]
         characters = begins[:, None] + np.arange(bucket.shape[1])
         characters = characters.clip(max=uniforms.shape[1] - 1)  # beyond a word's end nobody looks
         return torch.from_numpy(uniforms[:, characters]).to(self._scores)
@@ -213,14 +209,14 @@ class ScoredBatch:
             probabilities = _array(dynamic_program.boundary_probabilities(scores, lengths))[:, 1:]
             inside = np.arange(probabilities.shape[1]) < _array(lengths)[:, None]
             words, positions = inside.nonzero()
-            result[self._word_begins[_array(bucket.words)[words]] + positions] = probabilities[inside]
+            result[self._text.word_begins[_array(bucket.words)[words]] + positions] = probabilities[inside]
         return result.clip(max=1.0)  # rounding must not lead above 1
 
     def _by_word(self, by_bucket: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         """Values of the words of each bucket, in the order of the words. # [word, ...]"""
         if not by_bucket:  # no sentence has a word
             return np.zeros(0)
-        result = np.zeros((len(self._word_begins) - 1, *by_bucket[0].shape[1:]))
+        result = np.zeros((len(self._text.word_begins) - 1, *by_bucket[0].shape[1:]))
         for bucket, values in zip(self.lattice.buckets, by_bucket, strict=True):
             result[_array(bucket.words)] = values
         return result
@@ -240,42 +236,22 @@ class ScoredBatch:
         end_scores: NDArray[np.float64] | None = None,
     ) -> list[Cut]:
         """One cut of every sentence from boundaries [word, position] of each bucket's words."""
-        ends = self._written_ends(boundaries)
-        last = np.searchsorted(ends, self._sentence_ends, side="right").tolist()
-        begins_ends = pairwise([0, *ends.tolist()])
-        pieces = [self._text[begin:end] for begin, end in begins_ends]
+        pieces = self._text.pieces(self._piece_ends(boundaries))
         scores = self._sentence_sums(word_scores, end_scores).tolist()
-        of_words = self._split_words(word_scores)
-        rows = zip(pairwise([0, *last]), scores, of_words, strict=True)
-        return [Cut(tuple(pieces[a:b]), score, tuple(words.tolist())) for (a, b), score, words in rows]
+        rows = zip(pieces, scores, self._split_words(word_scores), strict=True)
+        return [Cut(own, score, tuple(words.tolist())) for own, score, words in rows]
 
     def _split_words(self, values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Values of all words [word, ...] as one array per sentence."""
         return np.split(values, np.cumsum([len(example.words) for example in self.examples])[:-1])
 
-    def _written_ends(self, boundaries: Sequence[NDArray[np.bool_]]) -> NDArray[np.int64]:
-        """Where the pieces as written end in the joined text; unknown neighbours are one piece."""
+    def _piece_ends(self, boundaries: Sequence[NDArray[np.bool_]]) -> NDArray[np.int64]:
+        """Where pieces end in the joined text."""
         ends = [np.zeros(0, dtype=np.int64)]
         for bucket, has_boundary in zip(self.lattice.buckets, boundaries, strict=True):
             words, positions = has_boundary[:, 1:].nonzero()
-            ends.append(self._word_begins[_array(bucket.words)[words]] + positions + 1)
-        sorted_ends = np.sort(np.concatenate(ends))
-        if not self._unknown.any():
-            return sorted_ends
-        lengths = np.diff(sorted_ends, prepend=0)
-        unknown = (lengths == 1) & self._unknown[sorted_ends - 1]
-        inner = unknown[:-1] & unknown[1:] & ~np.isin(sorted_ends[:-1], self._sentence_ends)
-        kept: NDArray[np.int64] = sorted_ends[np.append(~inner, [True])]
-        return kept
-
-    @cached_property
-    def _unknown(self) -> NDArray[np.bool_]:
-        """Which characters of the joined text are no piece by themselves."""
-        known = self._vocabulary.ids
-        strange = {character for character in set(self._text) if character not in known}
-        if not strange:
-            return np.zeros(len(self._text), dtype=np.bool_)
-        return np.fromiter((c in strange for c in self._text), dtype=np.bool_, count=len(self._text))
+            ends.append(self._text.word_begins[_array(bucket.words)[words]] + positions + 1)
+        return np.concatenate(ends)
 
 
 def _n_best_in_parts(
