@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import threading
+import multiprocessing
 import time
 from pathlib import Path
 from typing import Any
@@ -275,11 +275,8 @@ class SlowCutter:
 
     fingerprint, vocabulary_fingerprint, has_source = "slow", "", True
 
-    def __init__(self) -> None:
-        self.calls = 0
-
     def cut(self, out: Path, cutting: Cutting) -> None:
-        self.calls += 1
+        (out.parent / "calls").open("a").write("x")
         time.sleep(0.3)
         out.with_suffix(".aside").write_bytes(gzip.compress("▁a b\n".encode()))
         out.with_suffix(".aside").replace(out)
@@ -287,23 +284,25 @@ class SlowCutter:
 
 @pytest.mark.parametrize("ranks", [(0, 1), (0, 0)], ids=["processes of one training", "two trainings"])
 def test_cuts_are_made_once_while_others_wait(tmp_path: Path, ranks: tuple[int, int]) -> None:
-    cutter, found = SlowCutter(), {}
+    fork = multiprocessing.get_context("fork")
+    found = fork.SimpleQueue()
     text = open_corpus(write_corpus(tmp_path / "corpus"), "train")
 
     def start(name: int, rank: int) -> None:
         targets = SegmenterTargets(
-            cutter, Cutting(dropout=0.1), text, directory=tmp_path / "cuts", work=tmp_path / str(name),
+            SlowCutter(), Cutting(dropout=0.1), text, directory=tmp_path / "cuts", work=tmp_path / str(name),
             processes=Processes(rank=rank, world=2), progress=Progress(QUIET),
         )  # fmt: skip
-        found[name] = targets.start(3)(0, "ab")
+        found.put(targets.start(3)(0, "ab"))
 
-    threads = [threading.Thread(target=start, args=pair) for pair in enumerate(ranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == {0: ["▁a", "b"], 1: ["▁a", "b"]}
-    assert cutter.calls == 1
+    processes = [fork.Process(target=start, args=pair) for pair in enumerate(ranks)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert [found.get(), found.get()] == [["▁a", "b"], ["▁a", "b"]]
+    assert (tmp_path / "cuts" / "calls").read_text() == "x"
 
 
 def test_shares_of_changed_lines_and_words(tmp_path: Path) -> None:

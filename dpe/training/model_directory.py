@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from dpe.errors import UserError
+from dpe.locks import lock_file, try_lock
 from dpe.text.files import remove_leftovers
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
@@ -41,18 +41,7 @@ def refuse_empty(train: ParallelText, dev: ParallelText) -> None:
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """A POSIX record lock: it goes with the process, however that ends, and workers do not inherit it."""
-    try:
-        path = directory / _LOCK
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+b")
-    except OSError as error:
-        raise UserError(f"{directory}: cannot be written: {error.strerror}.") from error
-    with file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UserError(
-                f"{directory}: another process is training there; wait for that one to end."
-            ) from error
+    with lock_file(directory / _LOCK, place=directory) as file:
+        if not try_lock(file):
+            raise UserError(f"{directory}: another process is training there; wait for that one to end.")
         yield

@@ -8,7 +8,6 @@ network, or this one before it was killed.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import shutil
@@ -19,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from dpe.errors import UserError
+from dpe.locks import lock_file, try_lock, wait_for_lock
 from dpe.progress import Progress
 from dpe.text.corpus import read_lines
 from dpe.text.segmenters import CountSegmenter
@@ -183,15 +182,8 @@ def changed_shares(before: Path, after: Path) -> tuple[float, float]:
 @contextmanager
 def _alone_in(directory: Path, progress: Progress) -> Iterator[None]:
     """Hold a directory while cutting into it; others who share it wait, and find the work done."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / ".lock").open("w")
-    except OSError as error:
-        raise UserError(f"{directory}: cuts cannot be kept there: {error.strerror}.") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+    with lock_file(directory / ".lock", place=directory) as file:
+        if not try_lock(file):
             progress.say(f"waiting for another training that cuts into {directory}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            wait_for_lock(file)
         yield
