@@ -158,6 +158,11 @@ def test_the_n_best_are_in_order_and_begin_with_the_translation(translator: Tran
     assert found[0].text == translator.translate(SOURCES[0], beam=4)
 
 
+def test_a_beam_above_the_vocabulary_is_refused(translator: Translator) -> None:
+    with pytest.raises(UserError, match="pieces of the vocabulary"):
+        translator.translate(SOURCES[0], beam=len(translator.vocabulary) + 1)
+
+
 def test_more_translations_than_the_beam_are_refused(translator: Translator) -> None:
     with pytest.raises(UserError, match="the beam is 2"):
         translator.n_best(SOURCES[0], n=3, beam=2)

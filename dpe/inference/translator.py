@@ -134,6 +134,11 @@ class Translator:
 
     def stream(self, lines: Iterable[str], search: Search) -> Iterator[list[Translation]]:
         """For each line its `search.n_best` translations, best first; a window of lines is read at a time."""
+        if search.beam > len(self.vocabulary):
+            raise UserError(
+                f"The beam is {search.beam}, more than the {len(self.vocabulary)} pieces of the vocabulary; "
+                "beams of 4 to 10 are usual."
+            )
         remaining = iter(lines)
         while window := list(islice(remaining, WINDOW)):
             yield from self._window(window, search)
