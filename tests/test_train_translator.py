@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import multiprocessing
 import time
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +304,38 @@ def test_cuts_are_made_once_while_others_wait(tmp_path: Path, ranks: tuple[int, 
         assert process.exitcode == 0
     assert [found.get(), found.get()] == [["▁a", "b"], ["▁a", "b"]]
     assert (tmp_path / "cuts" / "calls").read_text() == "x"
+
+
+class MeetingCutter(SlowCutter):
+    """Cuts when another process cuts at the same time."""
+
+    def __init__(self, meeting: Barrier) -> None:
+        self._meeting = meeting
+
+    def cut(self, out: Path, cutting: Cutting) -> None:
+        self._meeting.wait(timeout=60)
+        super().cut(out, cutting)
+
+
+def test_other_cuts_do_not_wait(tmp_path: Path) -> None:
+    fork = multiprocessing.get_context("fork")
+    cutter = MeetingCutter(fork.Barrier(2))
+    text = open_corpus(write_corpus(tmp_path / "corpus"), "train")
+
+    def start(epoch: int) -> None:
+        targets = SegmenterTargets(
+            cutter, Cutting(dropout=0.1), text, directory=tmp_path / "cuts", work=tmp_path / str(epoch),
+            processes=Processes(), progress=Progress(QUIET),
+        )  # fmt: skip
+        targets.start(epoch)
+
+    processes = [fork.Process(target=start, args=(epoch,)) for epoch in (3, 4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert len(cut_files(tmp_path / "cuts")) == 2
 
 
 def test_shares_of_changed_lines_and_words(tmp_path: Path) -> None:

@@ -57,11 +57,17 @@ def _mean(facts: Sequence[Mapping[str, Any]], key: str) -> float:
     return fmean(float(one[key]) for one in facts)
 
 
+def _is_cut_on_the_fly(run: Results) -> bool:
+    """Whether a translator was trained on cuts that are made anew every epoch."""
+    names = {system.name for system in run.recipe.systems if system.target == "dpe"}
+    return any(system.name in names for system in run.systems)
+
+
 def _note(runs: Sequence[Results]) -> str:
     trained = [(run, one) for run in runs for one in run.stages.values() if "network" in one["settings"]]
     used = [stage.get("machine") or run.machine for run, stage in trained]
     machines = dict.fromkeys(f"{one['cpu']}, {one['cores']} cores" for one in used)
-    on_the_fly = any(one.target == "dpe" for run in runs for one in run.recipe.systems)
+    on_the_fly = any(_is_cut_on_the_fly(run) for run in runs)
     cutting = "Hours include cutting on the fly, which the first seed does for all. " if on_the_fly else ""
     return (
         "On dev: bits a character, or BLEU of greedy translations; of the best epoch. "

@@ -144,8 +144,8 @@ class SegmenterTargets:
             while not path.exists():
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
         elif not path.exists():
-            with _alone_in(self._directory, self._progress):
-                if not path.exists():  # who held the directory before may have made it
+            with _alone_with(path, self._progress):
+                if not path.exists():  # who was alone with it before may have made it
                     self._progress.say(f"cutting the target side for epoch {epoch + 1}")
                     self._cutter.cut(path, self._cutting_of(epoch))
 
@@ -180,10 +180,10 @@ def changed_shares(before: Path, after: Path) -> tuple[float, float]:
 
 
 @contextmanager
-def _alone_in(directory: Path, progress: Progress) -> Iterator[None]:
-    """Hold a directory while cutting into it; others who share it wait, and find the work done."""
-    with lock_file(directory / ".lock", place=directory) as file:
+def _alone_with(path: Path, progress: Progress) -> Iterator[None]:
+    """Keep others from making the same cuts: they wait, and find the work done. Other cuts do not wait."""
+    with lock_file(path.parent / ".locks" / f"{path.name}.lock", place=path.parent) as file:
         if not try_lock(file):
-            progress.say(f"waiting for another training that cuts into {directory}")
+            progress.say(f"waiting for another training, which makes {path}")
             wait_for_lock(file)
         yield
