@@ -17,6 +17,7 @@ from dpe.evaluation.score_report import draw_bins
 from dpe.pipeline.length_tables import length_tables, mean_bins
 from dpe.pipeline.paper_table import paper_tables
 from dpe.pipeline.results import Results, read_results, write_results
+from dpe.pipeline.run_labels import labels
 from dpe.pipeline.training_table import training_table
 from dpe.recipe.recipe import CorpusFields, Recipe
 from dpe.recipe.systems import SYSTEMS
@@ -40,7 +41,7 @@ def hand_made_run(root: Path, scores: Mapping[str, list[float]], *, p: float, pa
             if name != "bpe":
                 test = {"difference": value - scores["bpe"][seed - 1], "p_value": p * seed, "signature": "T"}
                 tests = [test | {"metric": metric} for metric in ("BLEU", "chrF2")]
-                record(root, f"significance/{name}/seed-{seed}", {"bpe": tests})
+                record(root, f"significance/{name}/bpe/seed-{seed}", {"tests": tests})
     return root
 
 
@@ -94,7 +95,8 @@ def test_a_difference_of_other_seeds_than_were_tested_has_no_star(tmp_path: Path
 def test_the_mean_of_all_seeds_decides_where_it_was_tested(tmp_path: Path) -> None:
     root = hand_made_run(tmp_path / "r", {"bpe": BPE, "dpe": DPE_SCORES}, p=0.02)
     mean_test = {"difference": 1.33, "low": 0.4, "high": 2.26, "p_value": 0.002}
-    record(root, "significance/dpe/mean", {"bpe": [mean_test | {"metric": m} for m in ("BLEU", "chrF2")]})
+    tests_of_means = [mean_test | {"metric": metric} for metric in ("BLEU", "chrF2")]
+    record(root, "significance/dpe/bpe/mean", {"tests": tests_of_means})
     scores, tests = paper_tables([read_results(root)])
     assert scores.rows[0][3] == "+1.33*"  # though the third seed alone has p = 0.06
     cells = ["+1.33 [0.40, 2.26]", "0.0020"]
@@ -279,3 +281,25 @@ def test_what_is_no_run_is_refused(tmp_path: Path, content: str) -> None:
         read_results(path)
     with pytest.raises(UserError, match="is no run"):
         read_results(tmp_path)
+
+
+def test_runs_are_told_apart_by_name_then_settings_then_number() -> None:
+    def results(recipe: Recipe) -> Results:
+        return Results(recipe=recipe, systems=[], tests=[], mean_tests=[], stages={}, versions={}, machine={})
+
+    corpus = CorpusFields(train=("{language}",), dev="{language}", test="{language}")
+    plain = Recipe(name="a", source="en", target="et", systems=(SYSTEMS["bpe"],), corpus=corpus)
+    longer = replace(plain, translator=replace(plain.translator, steps=6600))
+    seeds = replace(plain, seeds=(7,), name="b")
+    assert labels([results(plain)]) == ["en→et"]
+    assert labels([results(one) for one in (plain, seeds, replace(plain, target="fi"))]) == [
+        "en→et (a)",
+        "en→et (b)",
+        "en→fi",
+    ]
+    assert labels([results(one) for one in (plain, longer, seeds)]) == [
+        "en→et (a)",
+        "en→et (a, translator.steps=6600)",
+        "en→et (b)",
+    ]
+    assert labels([results(plain), results(plain)]) == ["en→et (run 1)", "en→et (run 2)"]

@@ -112,9 +112,9 @@ def test_a_plan_has_only_what_its_systems_need(tmp_path: Path) -> None:
     assert {"vocabularies/bpe", "vocabularies/unigram"} <= set(names)
     assert sum(name.startswith("translators/") for name in names) == 4
     assert [name for name in names if name.startswith("significance")] == [
-        "significance/unigram/seed-1",
-        "significance/unigram/seed-2",
-        "significance/unigram/mean",
+        "significance/unigram/bpe/seed-1",
+        "significance/unigram/bpe/seed-2",
+        "significance/unigram/bpe/mean",
     ]
     positions = {name: number for number, name in enumerate(names)}
     assert all(positions[need.name] < positions[stage.name] for stage in plan(made) for need in stage.needs)
@@ -172,13 +172,13 @@ def test_the_mean_of_the_seeds_is_tested(tmp_path: Path) -> None:
     files = {f"translations/{name}/test.fi": line for name, line in outputs.items()}
     for name, line in (files | {"corpus/test.fi": "a b c d e"}).items():
         write_lines(made.root / name, [line] * 3)
-    stage = made.significance(made.recipe.systems[1], made.recipe.seeds)
-    assert stage is not None
-    bleu, chrf = stage.make(made.root / stage.name)["bpe"]
+    bpe, dpe = made.recipe.systems
+    stage = made.significance(dpe, bpe, made.recipe.seeds)
+    bleu, chrf = stage.make(made.root / stage.name)["tests"]
     worse = sacrebleu.corpus_bleu(["a b c d x"] * 3, [["a b c d e"] * 3]).score
     assert bleu["difference"] == pytest.approx((100 - worse) / 2)
     assert (bleu["metric"], chrf["metric"]) == ("BLEU", "chrF2")
-    assert json.loads((made.root / stage.name / "significance.json").read_text())["bpe"] == [bleu, chrf]
+    assert json.loads((made.root / stage.name / "significance.json").read_text())["tests"] == [bleu, chrf]
 
 
 def test_a_selection_leaves_the_other_systems_and_their_tests_out(tmp_path: Path) -> None:
@@ -193,6 +193,13 @@ def test_a_selection_leaves_the_other_systems_and_their_tests_out(tmp_path: Path
         plan(made, Part(systems=("dpee",)))
     with pytest.raises(UserError, match="no seed 5"):
         plan(made, Part(seeds=(5,)))
+
+
+def test_one_baseline_is_enough_for_a_test(tmp_path: Path) -> None:
+    made = experiment(tmp_path, MINUSCULE, 'systems=["bpe", "bpe-dropout", "dpe"]', "seeds=[1, 2]")
+    names = [stage.name for stage in plan(made, Part(systems=("bpe-dropout", "dpe"), seeds=(2,)))]
+    tests = [name for name in names if name.startswith("significance")]
+    assert tests == ["significance/dpe/bpe-dropout/seed-2"]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(RECIPES)))
@@ -366,7 +373,7 @@ def test_a_killed_run_goes_on_and_ends_as_one_that_was_not(tmp_path: Path) -> No
     assert outputs(tmp_path / "cut") == expected
     assert "cut/results.json" in said
     tables, _ = finished(dpe(tmp_path, "table", "cut", "whole/results.json"))
-    assert "en→fi (minuscule)" in tables
+    assert "en→fi (run 1)" in tables
 
 
 def test_a_longer_training_goes_on_from_the_shorter(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def written_run(root: Path) -> Path:
         curve = [{"step": step, "dev_bits": 9.0 - step, "dev_bleu": 3.0 * step} for step in (1, 2)]
         (directory / "training.jsonl").write_text("\n".join(map(json.dumps, curve)) + "\n")
     test = {"metric": "BLEU", "difference": 6.0, "p_value": 0.0123, "signature": "n:1000"}
-    record(root, "significance/dpe/seed-1", facts={"bpe": [test, {**test, "metric": "chrF2"}]})
+    record(root, "significance/dpe/bpe/seed-1", facts={"tests": [test, {**test, "metric": "chrF2"}]})
     return root
 
 

@@ -7,8 +7,8 @@ segmentations       targets cut, for analyses                segmentations/mixed
 translators         one per system and seed                  translators/dpe/seed-1
 translations        of dev and test                          translations/dpe/seed-1
 scores              BLEU and chrF2 of these                  scores/dpe/seed-1
-significance        against the baselines, same seed         significance/dpe/seed-1
-                    and the mean of the seeds                significance/dpe/mean
+significance        against a baseline, same seed            significance/dpe/bpe/seed-1
+                    and the mean of the seeds                significance/dpe/bpe/mean
 """
 
 from __future__ import annotations
@@ -266,23 +266,17 @@ class Experiment:
         """A setting of what is scored, left out where it is the default, as it was before it could be set."""
         return {"bleu_tokenize": self.recipe.other_tokens} if self.recipe.other_tokens else {}
 
-    def significance(self, system: System, seeds: Sequence[int]) -> Stage | None:
-        """One seed tested against the baselines', or the mean of several; none without a baseline."""
+    def significance(self, system: System, baseline: System, seeds: Sequence[int]) -> Stage:
+        """One seed tested against the baseline's, or the mean of several."""
         ours = [self.translation(system, seed) for seed in seeds]
-        others = {
-            one.name: [self.translation(one, seed) for seed in seeds]
-            for one in self.baselines
-            if one != system
-        }
-        if not others:
-            return None
-        places = {name: self._places(stages) for name, stages in others.items()}
+        others = [self.translation(baseline, seed) for seed in seeds]
+        tested = f"seed-{seeds[0]}" if len(seeds) == 1 else "mean"
         return Stage(
-            name=f"significance/{system.name}/" + (f"seed-{seeds[0]}" if len(seeds) == 1 else "mean"),
-            settings={"baselines": list(others)} | self._other_tokens,
-            needs=(self.corpus, *ours, *(stage for stages in others.values() for stage in stages)),
+            name=f"significance/{system.name}/{baseline.name}/{tested}",
+            settings=self._other_tokens,
+            needs=(self.corpus, *ours, *others),
             make=lambda directory: write_tests(
-                directory, self._places(ours), places, self.texts, self.recipe.other_tokens
+                directory, self._places(ours), self._places(others), self.texts, self.recipe.other_tokens
             ),
             outputs=(TESTS,),
         )

@@ -10,7 +10,8 @@ from dpe.errors import UserError
 from dpe.evaluation.score_report import bins_table
 from dpe.evaluation.scores import LengthBin
 from dpe.evaluation.tables import Table
-from dpe.pipeline.results import Results, SystemResult, labels
+from dpe.pipeline.results import Results, SystemResult
+from dpe.pipeline.run_labels import labels
 
 
 def length_tables(runs: Sequence[Results], *, text: str = "test") -> list[Table]:

@@ -131,22 +131,20 @@ def write_scores(directory: Path, translations: Path, texts: Texts, tokenize: st
 def write_tests(
     directory: Path,
     translations: Sequence[Path],
-    baselines: Mapping[str, Sequence[Path]],
+    baseline: Sequence[Path],
     texts: Texts,
     tokenize: str | None,
 ) -> dict[str, Any]:
-    """Paired bootstrap on the test text against each baseline, which is named: of one seed, or of means."""
+    """Paired bootstrap on the test text: of one seed, or of the means of several."""
     reference = _reference("test", texts)
     ours = [_read(path, "test", texts) for path in translations]
-    tests: dict[str, Any] = {}
-    for name, paths in baselines.items():
-        others = [replace(_read(path, "test", texts), name=name) for path in paths]
-        found: Sequence[Significance | MeanDifference]
-        if len(ours) == len(others) == 1:
-            found = paired_bootstrap(ours, others[0], reference, tokenize=tokenize)
-        else:
-            found = compare_means(ours, others, reference, tokenize=tokenize)
-        tests[name] = [asdict(test) for test in found]
+    others = [replace(_read(path, "test", texts), name="baseline") for path in baseline]
+    found: Sequence[Significance | MeanDifference]
+    if len(ours) == len(others) == 1:
+        found = paired_bootstrap(ours, others[0], reference, tokenize=tokenize)
+    else:
+        found = compare_means(ours, others, reference, tokenize=tokenize)
+    tests = {"tests": [asdict(test) for test in found]}
     write_json(directory / TESTS, tests)
     return tests
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from dpe.evaluation.tables import Table
-from dpe.pipeline.results import Metric, Results, SystemResult, labels
+from dpe.pipeline.results import Metric, Results, SystemResult
+from dpe.pipeline.run_labels import labels
 from dpe.pipeline.verdicts import P_VALUES, SIGNIFICANT, verdict
 
 _DROPOUT, _PLAIN = "bpe-dropout", "dpe-plain"

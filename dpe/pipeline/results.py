@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import permutations
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
@@ -106,25 +106,19 @@ class Results:
         }
 
 
-def labels(runs: Sequence[Results]) -> list[str]:
-    """What a table calls each run: the pair, with the name of the recipe where two runs have the same."""
-    recipes = [run.recipe for run in runs]
-    count = Counter(recipe.pair for recipe in recipes)
-    return [one.pair if count[one.pair] == 1 else f"{one.pair} ({one.name})" for one in recipes]
-
-
 def collect_results(root: Path) -> Results:
     """What the artifacts of a run say; those of other settings or other inputs are left out."""
     artifacts = _RecipeArtifacts(root)
     recipe = read_run_recipe(root)
     systems = [_system_result(artifacts, system) for system in recipe.systems]
+    pairs = [(one.name, other.name) for one, other in permutations(recipe.systems, 2)]
     stages = _stages(artifacts)
     longest = max(stages.values(), key=lambda stage: float(stage["seconds"]), default={})
     return Results(
         recipe=recipe,
         systems=[system for system in systems if system.seeds],
-        tests=[test for system in recipe.systems for test in _tests(artifacts, system.name)],
-        mean_tests=[test for system in recipe.systems for test in _mean_tests(artifacts, system.name)],
+        tests=[test for pair in pairs for test in _tests(artifacts, *pair)],
+        mean_tests=[test for pair in pairs for test in _mean_tests(artifacts, *pair)],
         stages=stages,
         versions={"dpe": __version__} | versions(_PACKAGES),
         machine=longest.get("machine") or machine(),
@@ -184,43 +178,42 @@ def _system_result(artifacts: Artifacts, system: System) -> SystemResult:
     seeds = []
     for seed, stage in _seeds(artifacts, "scores", name):
         record = artifacts.record(stage) or {}
-        training = artifacts.record(f"translators/{name}/seed-{seed}") or {}
         seeds.append(
             SeedResult(
                 seed=seed,
                 signature=record["signature"],
                 scores=record["facts"],
-                training=training.get("facts", {}),
+                training=_facts(artifacts, f"translators/{name}/seed-{seed}"),
             )
         )
     return SystemResult(name=name, title=system.title, seeds=seeds)
 
 
-def _tests(artifacts: Artifacts, system: str) -> list[SeedTest]:
-    tests = []
-    for seed, stage in _seeds(artifacts, "significance", system):
-        record = artifacts.record(stage) or {}
-        for baseline, found in record["facts"].items():
-            tests += [
-                SeedTest(
-                    system=system,
-                    baseline=baseline,
-                    seed=seed,
-                    metric=one["metric"],
-                    difference=one["difference"],
-                    p_value=one["p_value"],
-                    signature=one["signature"],
-                )
-                for one in found
-            ]
-    return tests
+def _tests(artifacts: Artifacts, system: str, baseline: str) -> list[SeedTest]:
+    return [
+        SeedTest(
+            system=system,
+            baseline=baseline,
+            seed=seed,
+            metric=one["metric"],
+            difference=one["difference"],
+            p_value=one["p_value"],
+            signature=one["signature"],
+        )
+        for seed, stage in _seeds(artifacts, f"significance/{system}", baseline)
+        for one in _facts(artifacts, stage)["tests"]
+    ]
 
 
-def _mean_tests(artifacts: Artifacts, system: str) -> list[MeanTest]:
-    stage = f"significance/{system}/mean"
-    record = artifacts.record(stage) if artifacts.is_current(stage) else None
-    found = record["facts"].items() if record else ()
-    return [MeanTest(system=system, baseline=baseline, **test) for baseline, tests in found for test in tests]
+def _mean_tests(artifacts: Artifacts, system: str, baseline: str) -> list[MeanTest]:
+    stage = f"significance/{system}/{baseline}/mean"
+    found = _facts(artifacts, stage)["tests"] if artifacts.is_current(stage) else []
+    return [MeanTest(system=system, baseline=baseline, **test) for test in found]
+
+
+def _facts(artifacts: Artifacts, stage: str) -> dict[str, Any]:
+    facts: dict[str, Any] = (artifacts.record(stage) or {}).get("facts", {})
+    return facts
 
 
 def _seeds(artifacts: Artifacts, kind: str, system: str) -> list[tuple[int, str]]:

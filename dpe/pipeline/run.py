@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,11 @@ def plan(experiment: Experiment, part: Part = Part()) -> list[Stage]:
     )
     planned = {stage.name: stage for stage in stages}
     groups = [*((seed,) for seed in seeds), *([recipe.seeds] if len(recipe.seeds) > 1 else [])]
-    for test in (experiment.significance(system, group) for group in groups for system in systems):
-        if test and _is_within_reach(test, planned.keys(), experiment.root):
-            planned |= {stage.name: stage for stage in (*test.needs, test) if stage.name not in planned}
+    for group, system, baseline in product(groups, systems, experiment.baselines):
+        if system != baseline:
+            test = experiment.significance(system, baseline, group)
+            if _is_within_reach(test, planned.keys(), experiment.root):
+                planned |= {stage.name: stage for stage in (*test.needs, test) if stage.name not in planned}
     return list(planned.values())
 
 

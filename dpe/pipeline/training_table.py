@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from dpe.evaluation.tables import Table
-from dpe.pipeline.results import Results, labels
+from dpe.pipeline.results import Results
+from dpe.pipeline.run_labels import labels
 
 SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}
 
