@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import multiprocessing
-import time
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from segmenters import learned_vocabulary, save_segmenter
-from translators import TRAIN, open_corpus, train, write_corpus
+from translators import TRAIN, train, write_corpus
 
 from dpe import Segmenter, UserError
 from dpe.cli import run
@@ -25,9 +22,8 @@ from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.text.word_cuts import Draw
 from dpe.training.checkpoint import load_tensors
 from dpe.training.curve import read_curve
-from dpe.training.processes import Processes
 from dpe.training.settings import Stopping
-from dpe.training.target_cuts import CountTargets, Cutting, SegmenterTargets, changed_shares
+from dpe.training.target_cuts import Cutting
 
 TWO_STEPS = Stopping(steps=2)
 
@@ -147,14 +143,6 @@ def test_giant_lines_of_dev_are_left_out(
     assert sizes == [(10, 10)]
 
 
-def test_random_targets_have_draws_of_their_own(vocabulary: Vocabulary) -> None:
-    segmenter = BpeDropout(vocabulary, dropout=0.5)
-    text = TRAIN[0][1]
-    cuts = [CountTargets(segmenter, seed=1).start(epoch)(7, text) for epoch in (0, 0, 1)]
-    assert cuts[0] == cuts[1] != cuts[2]
-    assert cuts[0] != segmenter.cut(text, Draw(1, 0, 7))  # which is how a source would be cut
-
-
 def expected_cuts(directory: Path, *, epoch: int, dropout: float) -> list[list[str]]:
     """Best cuts of the training targets given the sources' dropout of an epoch, through the Segmenter."""
     segmenter = Segmenter.load(directory)
@@ -269,81 +257,6 @@ def test_another_seed_of_the_cuts_cuts_anew(
         )  # fmt: skip
     first, second = cut_files(tmp_path / "cuts")
     assert read_cuts(first) != read_cuts(second)
-
-
-class SlowCutter:
-    """Writes the same pieces for every request, slowly."""
-
-    fingerprint, vocabulary_fingerprint, has_source = "slow", "", True
-
-    def cut(self, out: Path, cutting: Cutting) -> None:
-        (out.parent / "calls").open("a").write("x")
-        time.sleep(0.3)
-        out.with_suffix(".aside").write_bytes(gzip.compress("▁a b\n".encode()))
-        out.with_suffix(".aside").replace(out)
-
-
-@pytest.mark.parametrize("ranks", [(0, 1), (0, 0)], ids=["processes of one training", "two trainings"])
-def test_cuts_are_made_once_while_others_wait(tmp_path: Path, ranks: tuple[int, int]) -> None:
-    fork = multiprocessing.get_context("fork")
-    found = fork.SimpleQueue()
-    text = open_corpus(write_corpus(tmp_path / "corpus"), "train")
-
-    def start(name: int, rank: int) -> None:
-        targets = SegmenterTargets(
-            SlowCutter(), Cutting(dropout=0.1), text, directory=tmp_path / "cuts", work=tmp_path / str(name),
-            processes=Processes(rank=rank, world=2), progress=Progress(QUIET),
-        )  # fmt: skip
-        found.put(targets.start(3)(0, "ab"))
-
-    processes = [fork.Process(target=start, args=pair) for pair in enumerate(ranks)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
-    assert [found.get(), found.get()] == [["▁a", "b"], ["▁a", "b"]]
-    assert (tmp_path / "cuts" / "calls").read_text() == "x"
-
-
-class MeetingCutter(SlowCutter):
-    """Cuts when another process cuts at the same time."""
-
-    def __init__(self, meeting: Barrier) -> None:
-        self._meeting = meeting
-
-    def cut(self, out: Path, cutting: Cutting) -> None:
-        self._meeting.wait(timeout=60)
-        super().cut(out, cutting)
-
-
-def test_other_cuts_do_not_wait(tmp_path: Path) -> None:
-    fork = multiprocessing.get_context("fork")
-    cutter = MeetingCutter(fork.Barrier(2))
-    text = open_corpus(write_corpus(tmp_path / "corpus"), "train")
-
-    def start(epoch: int) -> None:
-        targets = SegmenterTargets(
-            cutter, Cutting(dropout=0.1), text, directory=tmp_path / "cuts", work=tmp_path / str(epoch),
-            processes=Processes(), progress=Progress(QUIET),
-        )  # fmt: skip
-        targets.start(epoch)
-
-    processes = [fork.Process(target=start, args=(epoch,)) for epoch in (3, 4)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
-    assert len(cut_files(tmp_path / "cuts")) == 2
-
-
-def test_shares_of_changed_lines_and_words(tmp_path: Path) -> None:
-    before, after = tmp_path / "before", tmp_path / "after"
-    before.write_text("▁a b ▁c\n▁d\n\n▁e ▁f g ▁h\n", encoding="utf-8")
-    after.write_text("▁ab ▁c\n▁d\n\n▁e ▁f g ▁h\n", encoding="utf-8")
-    assert changed_shares(before, after) == (1 / 4, 1 / 6)
-    assert changed_shares(before, before) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(

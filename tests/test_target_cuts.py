@@ -1,0 +1,103 @@
+"""Targets of an epoch: draws of their own, cuts made once while others wait, how much changes."""
+
+from __future__ import annotations
+
+import gzip
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import pytest
+from segmenters import learned_vocabulary
+from translators import TRAIN, open_corpus, write_corpus
+
+from dpe.progress import QUIET, Progress
+from dpe.text.segmenters import BpeDropout
+from dpe.text.word_cuts import Draw
+from dpe.training.processes import Processes
+from dpe.training.target_cuts import CountTargets, Cutting, SegmenterTargets, changed_shares
+
+FORK = multiprocessing.get_context("fork")
+
+
+def test_random_targets_have_draws_of_their_own() -> None:
+    segmenter = BpeDropout(learned_vocabulary(), dropout=0.5)
+    text = TRAIN[0][1]
+    cuts = [CountTargets(segmenter, seed=1).start(epoch)(7, text) for epoch in (0, 0, 1)]
+    assert cuts[0] == cuts[1] != cuts[2]
+    assert cuts[0] != segmenter.cut(text, Draw(1, 0, 7))  # which is how a source would be cut
+
+
+class SlowCutter:
+    """Writes the same pieces for every request, slowly."""
+
+    fingerprint, vocabulary_fingerprint, has_source = "slow", "", True
+
+    def cut(self, out: Path, cutting: Cutting) -> None:
+        (out.parent / "calls").open("a").write("x")
+        time.sleep(0.3)
+        out.with_suffix(".aside").write_bytes(gzip.compress("▁a b\n".encode()))
+        out.with_suffix(".aside").replace(out)
+
+
+def targets(cutter: SlowCutter, place: Path, work: str, processes: Processes) -> SegmenterTargets:
+    text = open_corpus(write_corpus(place / work), "train")
+    return SegmenterTargets(
+        cutter, Cutting(dropout=0.1), text, directory=place / "cuts", work=place / work,
+        processes=processes, progress=Progress(QUIET),
+    )  # fmt: skip
+
+
+def at_the_same_time(start: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
+    """Call in as many processes as there are arguments, and see that all end well."""
+    processes = [FORK.Process(target=start, args=one) for one in arguments]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+
+
+@pytest.mark.parametrize("ranks", [(0, 1), (0, 0)], ids=["processes of one training", "two trainings"])
+def test_cuts_are_made_once_while_others_wait(tmp_path: Path, ranks: tuple[int, int]) -> None:
+    found = FORK.SimpleQueue()
+
+    def start(name: int, rank: int) -> None:
+        here = targets(SlowCutter(), tmp_path, str(name), Processes(rank=rank, world=2))
+        found.put(here.start(3)(0, "ab"))
+
+    at_the_same_time(start, list(enumerate(ranks)))
+    assert [found.get(), found.get()] == [["▁a", "b"], ["▁a", "b"]]
+    assert (tmp_path / "cuts" / "calls").read_text() == "x"
+
+
+class MeetingCutter(SlowCutter):
+    """Cuts when another process cuts at the same time."""
+
+    def __init__(self, meeting: Barrier) -> None:
+        self._meeting = meeting
+
+    def cut(self, out: Path, cutting: Cutting) -> None:
+        self._meeting.wait(timeout=60)
+        super().cut(out, cutting)
+
+
+def test_other_cuts_do_not_wait(tmp_path: Path) -> None:
+    cutter = MeetingCutter(FORK.Barrier(2))
+
+    def start(epoch: int) -> None:
+        targets(cutter, tmp_path, str(epoch), Processes()).start(epoch)
+
+    at_the_same_time(start, [(3,), (4,)])
+    assert len(list((tmp_path / "cuts").glob("*.pieces.gz"))) == 2
+
+
+def test_shares_of_changed_lines_and_words(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.write_text("▁a b ▁c\n▁d\n\n▁e ▁f g ▁h\n", encoding="utf-8")
+    after.write_text("▁ab ▁c\n▁d\n\n▁e ▁f g ▁h\n", encoding="utf-8")
+    assert changed_shares(before, after) == (1 / 4, 1 / 6)
+    assert changed_shares(before, before) == (0.0, 0.0)
