@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
+from dpe.evaluation.paired_bootstrap import Difference, paired_bootstrap
 from dpe.evaluation.plots import draw_lines
 from dpe.evaluation.scores import (
     LengthBin,
     Scores,
-    Significance,
     Summary,
     bleu_by_length,
     doubt,
-    paired_bootstrap,
     read_reference,
     read_translations,
     score,
     summarise,
 )
-from dpe.evaluation.seed_bootstrap import MeanDifference, compare_means
 from dpe.evaluation.tables import Table
 
 MEAN = "mean of seeds"
 _WORDS = "words in the reference"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedDifference(Difference):
+    """One hypothesis, or the mean of several, against one baseline."""
+
+    system: str
+    baseline: str
 
 
 @dataclass(frozen=True)
@@ -35,8 +41,7 @@ class Evaluation:
     hypotheses: list[Scores]
     summary: Summary
     baselines: list[Scores]
-    significance: list[Significance]
-    mean_differences: dict[str, list[MeanDifference]]  # of several hypotheses, by baseline
+    significance: list[NamedDifference]
     by_length: list[LengthBin]
     doubts: list[str]  # about the text itself
 
@@ -55,15 +60,17 @@ def score_translations(
     paths, texts = [reference, *hypotheses, *baselines], [lines, *(one.lines for one in outputs)]
     seeds, others = outputs[: len(hypotheses)], outputs[len(hypotheses) :]
     scores = [score(one, lines, tokenize) for one in seeds]
-    tests = [paired_bootstrap(seeds, baseline, lines, tokenize=tokenize) for baseline in others]
-    tested = others if len(seeds) > 1 else []
-    means = {one.name: compare_means(seeds, [one], lines, tokenize=tokenize) for one in tested}
+    tested = {one.name: [one] for one in seeds} | ({MEAN: seeds} if len(seeds) > 1 else {})
     return Evaluation(
         hypotheses=scores,
         summary=summarise(scores),
         baselines=[score(one, lines, tokenize) for one in others],
-        significance=[test for of_baseline in tests for test in of_baseline],
-        mean_differences=means,
+        significance=[
+            NamedDifference(**asdict(found), system=name, baseline=baseline.name)
+            for baseline in others
+            for name, translations in tested.items()
+            for found in paired_bootstrap(translations, [baseline], lines, tokenize=tokenize)
+        ],
         by_length=bleu_by_length(outputs, lines, tokenize=tokenize) if by_length else [],
         doubts=[
             f"{path} {odd}; scores of such text are not comparable."
@@ -126,20 +133,19 @@ def _score_cells(scores: Scores) -> list[str]:
 
 
 def _significance_table(evaluation: Evaluation) -> Table:
-    tests = evaluation.significance
-    columns = ["system", "baseline", "metric", "difference", "p"]
     rows = [
-        [test.name, test.baseline, test.metric, f"{test.difference:+.2f}", f"{test.p_value:.4f}"]
-        for test in tests
+        [
+            test.system,
+            test.baseline,
+            test.metric,
+            f"{test.difference:+.2f} [{test.low:.2f}, {test.high:.2f}]",
+            f"{test.p_value:.4f}",
+        ]
+        for test in evaluation.significance
     ]
-    rows += [
-        [MEAN, baseline, one.metric, f"{one.difference:+.2f}", f"{one.p_value:.4f}"]
-        for baseline, found in evaluation.mean_differences.items()
-        for one in found
-    ]
-    signatures = {test.metric: test.signature for test in tests}
-    note = "\n".join(f"{metric}: {signature}" for metric, signature in signatures.items())
-    return Table("Paired bootstrap", columns, rows, frozenset({"system", "baseline", "metric"}), note)
+    columns = ["system", "baseline", "metric", "difference", "p"]
+    note = "In brackets 95 % intervals over the lines; p is two-sided."
+    return Table("Paired bootstrap", columns, rows, frozenset(columns[:3]), note)
 
 
 def _shown_bins(evaluation: Evaluation) -> list[LengthBin]:

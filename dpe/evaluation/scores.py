@@ -1,4 +1,4 @@
-"""BLEU and chrF2 by sacreBLEU, with signatures, over seeds, by length, and tested against baselines."""
+"""BLEU and chrF2 by sacreBLEU, with signatures, over seeds and by length."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import cast
 
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.significance import PairedTest, Result
 
 from dpe.errors import UserError
 from dpe.evaluation.segmented_text import MARKER
 from dpe.evaluation.tables import short_names
 from dpe.text.corpus import read_lines
 
-BOOTSTRAP_SAMPLES = 1000
 METRICS = ("BLEU", "chrF2")
 LENGTH_LIMITS = (10, 20, 30, 40, 50)
 
@@ -53,22 +50,6 @@ class Summary:
     bleu_deviation: float | None
     chrf: float
     chrf_deviation: float | None
-
-
-@dataclass(frozen=True)
-class Significance:
-    """sacreBLEU's paired bootstrap of one output against one baseline, for one metric.
-
-    `difference` is the output's score minus the baseline's; `p_value` is two-sided. Equal scores have
-    p 1, where sacreBLEU, which cannot resample a difference of nothing, would call them significant.
-    """
-
-    name: str
-    baseline: str
-    metric: str
-    difference: float
-    p_value: float
-    signature: str
 
 
 @dataclass(frozen=True)
@@ -162,36 +143,6 @@ def summarise(scores: Sequence[Scores]) -> Summary:
         chrf=fmean(chrf),
         chrf_deviation=stdev(chrf) if several else None,
     )
-
-
-def paired_bootstrap(
-    translations: Sequence[SystemOutput],
-    baseline: SystemOutput,
-    reference: Sequence[str],
-    *,
-    samples: int = BOOTSTRAP_SAMPLES,
-    tokenize: str | None = None,
-) -> list[Significance]:
-    """Test each output against the baseline on the same resampled lines.
-
-    sacreBLEU's seed is fixed (12345, or the environment's SACREBLEU_SEED), so the p-values repeat.
-    """
-    systems: list[tuple[str, Sequence[str]]] = [(one.name, one.lines) for one in (baseline, *translations)]
-    test = PairedTest(systems, metrics(tokenize), [list(reference)], test_type="bs", n_samples=samples)
-    signatures, found = test()
-    results = cast(dict[str, list[Result]], found)  # its column of names is not asked for
-    return [
-        Significance(
-            name=translation.name,
-            baseline=baseline.name,
-            metric=metric,
-            difference=result.score - results[metric][0].score,
-            p_value=cast(float, result.p_value) if result.score != results[metric][0].score else 1.0,
-            signature=str(signatures[metric]),
-        )
-        for metric in METRICS
-        for translation, result in zip(translations, results[metric][1:], strict=True)
-    ]
 
 
 def bleu_by_length(

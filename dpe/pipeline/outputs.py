@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from dpe.evaluation.comparison_report import compare_files
-from dpe.evaluation.scores import (
-    Significance,
-    SystemOutput,
-    bleu_by_length,
-    paired_bootstrap,
-    read_reference,
-    score,
-)
-from dpe.evaluation.seed_bootstrap import MeanDifference, compare_means
+from dpe.evaluation.paired_bootstrap import paired_bootstrap
+from dpe.evaluation.scores import SystemOutput, bleu_by_length, read_reference, score
 from dpe.evaluation.segmented_text import count_marked_words
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.inference.translator import Search, Translator
@@ -138,12 +131,8 @@ def write_tests(
     """Paired bootstrap on the test text: of one seed, or of the means of several."""
     reference = _reference("test", texts)
     ours = [_read(path, "test", texts) for path in translations]
-    others = [replace(_read(path, "test", texts), name="baseline") for path in baseline]
-    found: Sequence[Significance | MeanDifference]
-    if len(ours) == len(others) == 1:
-        found = paired_bootstrap(ours, others[0], reference, tokenize=tokenize)
-    else:
-        found = compare_means(ours, others, reference, tokenize=tokenize)
+    others = [_read(path, "test", texts) for path in baseline]
+    found = paired_bootstrap(ours, others, reference, tokenize=tokenize)
     tests = {"tests": [asdict(test) for test in found]}
     write_json(directory / TESTS, tests)
     return tests

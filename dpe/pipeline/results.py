@@ -65,7 +65,13 @@ class SeedTest:
     metric: str  # BLEU, chrF2
     difference: float
     p_value: float
-    signature: str
+    low: float | None = None  # 95 % interval
+    high: float | None = None
+    signature: str = ""  # sacreBLEU's, by whose test results of older versions have p, of one tail
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,15 +197,7 @@ def _system_result(artifacts: Artifacts, system: System) -> SystemResult:
 
 def _tests(artifacts: Artifacts, system: str, baseline: str) -> list[SeedTest]:
     return [
-        SeedTest(
-            system=system,
-            baseline=baseline,
-            seed=seed,
-            metric=one["metric"],
-            difference=one["difference"],
-            p_value=one["p_value"],
-            signature=one["signature"],
-        )
+        SeedTest(system=system, baseline=baseline, seed=seed, **one)
         for seed, stage in _seeds(artifacts, f"significance/{system}", baseline)
         for one in _facts(artifacts, stage)["tests"]
     ]

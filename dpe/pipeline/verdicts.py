@@ -20,7 +20,7 @@ class Verdict:
 
     seeds: int
     difference: float
-    interval: tuple[float, float] | None  # 95 %; of means only
+    interval: tuple[float, float] | None  # 95 %; of a mean, or of a single seed
     p_value: float
 
     @property
@@ -45,6 +45,6 @@ def verdict(results: Results, system: str, baseline: str, metric: str) -> Verdic
     return Verdict(
         seeds=len(single),
         difference=fmean(test.difference for test in single),
-        interval=None,
+        interval=single[0].interval if len(single) == 1 else None,
         p_value=max(test.p_value for test in single),
     )
