@@ -17,7 +17,7 @@ from rich.console import Console
 
 from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
-from dpe.progress import Progress
+from dpe.progress import QUIET, Progress
 from dpe.text.corpus import write_lines
 from dpe.text.segmenters import OwnCut
 from dpe.text.text_file import ParallelText
@@ -44,6 +44,7 @@ def train(
     seed: int = 1,
     learning_rate: float = 1e-3,
     save_seconds: float = 300.0,
+    progress: Progress = Progress(QUIET),
     **stopping: Any,
 ) -> Position:
     vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
@@ -55,14 +56,10 @@ def train(
         batch=160,
         source=False,
     )
-    return train_segmenter(
-        out,
-        vocabulary,
-        text,
-        text,
-        settings=settings,
-        session=Session(stopping=Stopping(**stopping), processes=processes, save_seconds=save_seconds),
+    session = Session(
+        stopping=Stopping(**stopping), processes=processes, progress=progress, save_seconds=save_seconds
     )
+    return train_segmenter(out, vocabulary, text, text, settings=settings, session=session)
 
 
 def evaluations(out: Path) -> list[tuple[int, int, float]]:
@@ -128,6 +125,13 @@ def test_the_best_epoch_comes_back_when_a_training_goes_on(tmp_path: Path) -> No
     KeptWeights(tmp_path / "out", torch.nn.Linear(1, 1), position, writes=True).go_on()
     assert load_tensors(tmp_path / "out" / "model.safetensors")[1] == beside
     assert position.kept_score == beside["score"]
+
+
+def test_ends_within_the_first_epoch_are_no_best_epoch(tmp_path: Path) -> None:
+    for steps in (2, UPDATES - 1):
+        train(tmp_path / "out", steps=steps)
+    assert load_tensors(tmp_path / "out" / "model.safetensors")[1]["step"] == UPDATES - 1
+    assert not (tmp_path / "out" / "best-epoch.safetensors").exists()
 
 
 def test_the_epoch_under_way_is_the_one_that_is_shown(tmp_path: Path) -> None:
@@ -196,6 +200,15 @@ def test_another_number_of_processes_cannot_go_on_within_an_epoch(
     train(tmp_path / "out", steps=UPDATES - 1)
     with pytest.raises(UserError, match="by 1 processes, and now there are 2"):
         train(tmp_path / "out", processes=Processes(world=2), steps=UPDATES)
+
+
+def test_another_number_of_processes_after_an_epoch_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Processes, "wait", lambda _: None)
+    train(tmp_path / "out", epochs=1)
+    train(tmp_path / "out", processes=Processes(world=2), epochs=1, progress=Progress())
+    assert "was trained by 1 processes so far and now by 2" in capsys.readouterr().err
 
 
 def test_a_thread_can_train(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ _STOPPING = ("epochs", "steps", "patience", "average")
 
 @dataclass(frozen=True)
 class Machine:
-    """What computes, which no result depends on."""
+    """What computes; results depend on it only by rounding."""
 
     device: str = "auto"
     threads: int | None = None  # None is one per core

@@ -39,12 +39,8 @@ class KeptWeights:
 
     def at_end(self, scores: Mapping[str, float]) -> None:
         position, score = self._position, scores["score"]
-        if (
-            self._writes
-            and score < position.kept_score
-            and not self._best_epoch.exists()
-            and self._kept.exists()
-        ):
+        keeps_epoch = math.isfinite(position.best) and not self._best_epoch.exists()
+        if self._writes and score < position.kept_score and keeps_epoch:
             with whole_file(self._best_epoch) as file:
                 file.write(self._kept.read_bytes())
         self._keep_if_better(scores)

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +41,24 @@ class Processes:
         total = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(total)
         return [float(value) for value in total.cpu()]
+
+    def join_lines(self, lines: Mapping[int, str]) -> dict[int, str]:
+        """The lines by number of all processes together."""
+        if self.world == 1:
+            return dict(lines)
+        content = torch.tensor(list(json.dumps(list(lines.items())).encode()), dtype=torch.uint8)
+        sizes = [int(size) for size in self._gather(torch.tensor([len(content)]))]
+        padded = torch.nn.functional.pad(content, (0, max(sizes) - len(content)))
+        joined: dict[int, str] = {}
+        for size, found in zip(sizes, self._gather(padded), strict=True):
+            joined |= dict(json.loads(bytes(found[:size].tolist())))
+        return joined
+
+    def _gather(self, tensor: Tensor) -> list[Tensor]:
+        """The tensor of every process; all have the same shape."""
+        gathered = [torch.empty_like(tensor, device=self.device) for _ in range(self.world)]
+        dist.all_gather(gathered, tensor.to(self.device))
+        return [one.cpu() for one in gathered]
 
     def sum_gradients(self, gradients: list[Tensor]) -> None:
         """Replace each gradient by its sum over the processes; one message for all of them."""

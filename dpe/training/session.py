@@ -15,7 +15,7 @@ def _silence() -> Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """Nothing here changes what a training learns, but for where it ends."""
+    """What the settings of a training do not say. Other processes make updates of another size."""
 
     stopping: Stopping
     processes: Processes = field(default_factory=Processes)

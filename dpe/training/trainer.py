@@ -1,8 +1,8 @@
 """One training loop for both models: accumulation, schedule, checkpoints, resume, many processes.
 
 Every random choice is a function of (seed, epoch, batch): the batches, the cuts and the dropout masks. So a
-run that was killed and started again ends with the weights of one that was not, and N processes make the
-updates of one process that accumulates N times as many batches.
+run that was killed and started again with as many threads ends with the weights of one that was not, and N
+processes make the updates of one process that accumulates N times as many batches.
 """
 
 from __future__ import annotations
@@ -52,18 +52,23 @@ class Trainer:
             self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
         self.position = load_position(directory, self.model, self.optimizer) or Position(scored_at=0)
-        self._refuse_other_world()
+        self._notice_other_world()
         self.kept = KeptWeights(directory, self.model, self.position, writes=self.processes.first)
         self.curve = Curve(directory, records=self.position.records, active=self.processes.first)
         self._started = time.monotonic() - self.position.seconds
 
-    def _refuse_other_world(self) -> None:
-        """Where an epoch stands is counted in updates, which have a batch of every process."""
+    def _notice_other_world(self) -> None:
+        """An update has a batch of every process, and where an epoch stands is counted in updates."""
         position, world = self.position, self.processes.world
         if position.updates and position.world != world:
             raise UserError(
                 f"{self.directory} was saved in the middle of an epoch by {position.world} processes, "
                 f"and now there are {world}; go on with as many as before."
+            )
+        if position.step and position.world != world:
+            self.progress.say(
+                f"{self.directory} was trained by {position.world} processes so far and now by {world}: "
+                "an update has another number of batches, and the weights will be others."
             )
         position.world = world
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpe.model.batch_order import batches_by_length, epoch_batches
+from dpe.model.batch_order import batches_by_length, epoch_batches, shard
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
@@ -132,20 +132,27 @@ class TranslatorTask:
         self.model.eval()
         nats, tokens = 0.0, 0
         translations: dict[int, str] = {}
-        for examples in self._dev_batches():
-            batch = self.collate(examples).to(processes.device)
-            nats += float(label_smoothed_cross_entropy(self.model, batch, smoothing=0.0)[1])
-            tokens += batch.token_count
-            for line, ids in zip(batch.lines, self._greedy(batch), strict=True):
-                translations[line] = self.data.vocabulary.decode_ids(ids)
-        pairs = [(translations[one.line], self.data.dev[one.line].target) for one in self._dev]
-        bleu = self.data.dev_bleu(*map(list, zip(*pairs, strict=True)))
-        bits = bits_of(nats, tokens)
+        for examples in shard(self._dev_batches(), rank=processes.rank, world=processes.world):
+            if examples is not None:
+                batch = self.collate(examples).to(processes.device)
+                nats += float(label_smoothed_cross_entropy(self.model, batch, smoothing=0.0)[1])
+                tokens += batch.token_count
+                translations |= self._translated(batch)
+        bits = bits_of(*processes.sum_scalars([nats, tokens]))
+        lines = processes.join_lines(translations)
+        bleu = self.data.dev_bleu(
+            [lines[one.line] for one in self._dev], [self.data.dev[one.line].target for one in self._dev]
+        )
         return {"score": -bleu, "dev_bleu": bleu, "dev_bits": bits} | report
 
     def _dev_batches(self) -> Iterator[list[TranslationExample]]:
         return batches_by_length(self._dev, lambda one: one.size, budget=(self._batch, self._batch))
 
-    def _greedy(self, batch: TranslationBatch) -> list[list[int]]:
-        longest = min(2 * int(batch.source_lengths.max()) + 20, 512)
-        return self.model.greedy(batch.source, batch.source_lengths, max_length=longest)
+    def _translated(self, batch: TranslationBatch) -> dict[int, str]:
+        """Greedy translations by line; where one is cut off depends on its own source, not on the batch."""
+        limits = (2 * batch.source_lengths + 20).clamp(max=512).tolist()
+        found = self.model.greedy(batch.source, batch.source_lengths, max_length=max(limits))
+        decode = self.data.vocabulary.decode_ids
+        return {
+            line: decode(ids[:limit]) for line, ids, limit in zip(batch.lines, found, limits, strict=True)
+        }

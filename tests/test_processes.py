@@ -1,0 +1,101 @@
+"""Several processes as one: sums, lines and a translator's evaluation, through gloo."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from segmenters import learned_vocabulary
+from torch import distributed as dist
+from translators import SETTINGS, bleu, open_corpus, write_corpus
+
+from dpe.text.segmenters import OwnCut
+from dpe.training.processes import Processes
+from dpe.training.target_cuts import CountTargets
+from dpe.training.translator_task import TranslatorData, TranslatorTask, build_translation
+
+FORK = multiprocessing.get_context("fork")
+
+
+def in_processes(work: Callable[[Processes], Any], place: Path, *, world: int) -> list[Any]:
+    """What each of several processes says, the first first."""
+    answers = FORK.SimpleQueue()
+
+    def start(rank: int) -> None:
+        store = f"file://{place / 'store'}"
+        dist.init_process_group(
+            "gloo", init_method=store, rank=rank, world_size=world, timeout=timedelta(seconds=60)
+        )
+        answers.put((rank, work(Processes(rank=rank, world=world))))
+        dist.destroy_process_group()
+
+    processes = [FORK.Process(target=start, args=(rank,)) for rank in range(world)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    return [answer for _, answer in sorted(answers.get() for _ in processes)]
+
+
+def test_every_process_has_all_lines_and_sums(tmp_path: Path) -> None:
+    shares = [{0: "talo", 3: ""}, {}, {1: "öljy \u2028 東京", 2: "a\tb"}]
+
+    def work(processes: Processes) -> tuple[dict[int, str], list[float]]:
+        return processes.join_lines(shares[processes.rank]), processes.sum_scalars([processes.rank, 0.5])
+
+    joined = {0: "talo", 3: "", 1: "öljy \u2028 東京", 2: "a\tb"}
+    assert in_processes(work, tmp_path, world=3) == [(joined, [3.0, 1.5])] * 3
+    assert Processes().join_lines(shares[0]) == shares[0]
+
+
+def make_task(corpus: Path, batch: int) -> TranslatorTask:
+    """An untrained translator: its translations run on to the limit."""
+    vocabulary = learned_vocabulary()
+    own = OwnCut(vocabulary)
+    data = TranslatorData(
+        vocabulary=vocabulary,
+        train=open_corpus(corpus, "train"),
+        dev=open_corpus(corpus, "dev"),
+        cut_source=own,
+        targets=CountTargets(own, seed=1),
+        dev_bleu=bleu,
+    )
+    model = build_translation(SETTINGS.network, vocabulary)
+    return TranslatorTask(model, data, batch=batch, seed=1, label_smoothing=0.0)
+
+
+def test_processes_share_a_translators_evaluation_and_agree(tmp_path: Path) -> None:
+    task, asked = make_task(write_corpus(tmp_path), batch=60), []
+    alone = task.evaluate(Processes())
+    translated = task._translated
+
+    def counted(batch: Any) -> dict[int, str]:
+        asked.extend(batch.lines)
+        return translated(batch)
+
+    task._translated = counted  # type: ignore[method-assign]
+    found = in_processes(lambda processes: (task.evaluate(processes), asked), tmp_path, world=2)
+    (first, first_lines), (second, second_lines) = found
+    assert first == second
+    assert first == pytest.approx(alone)
+    assert sorted(first_lines + second_lines) == list(range(10))
+    assert first_lines
+    assert second_lines
+
+
+def test_dev_translations_do_not_depend_on_the_batch(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path)
+    small = make_task(corpus, batch=30)
+    large = make_task(corpus, batch=9_000)
+    large.model.load_state_dict(small.model.state_dict())
+    texts: list[list[str]] = []
+    for task in (small, large):
+        object.__setattr__(task.data, "dev_bleu", lambda lines, _: texts.append(lines) or 0.0)
+        task.evaluate(Processes())
+    assert texts[0] == texts[1]
+    assert len(set(map(len, texts[0]))) > 1
