@@ -9,16 +9,35 @@ from dpe.errors import UserError
 from dpe.version import __version__
 
 if TYPE_CHECKING:
-    from dpe.inference.on_the_fly import OnTheFly
+    from dpe.inference.on_the_fly import OnTheFly, TrainingPair
+    from dpe.inference.segmentation import Posterior, Score, Segmentation
     from dpe.inference.segmenter import Segmenter
-    from dpe.inference.translator import Translator
+    from dpe.inference.translator import Search, Translation, Translator
 
-__all__ = ["OnTheFly", "Segmenter", "Translator", "UserError", "__version__"]
+__all__ = [
+    "OnTheFly",
+    "Posterior",
+    "Score",
+    "Search",
+    "Segmentation",
+    "Segmenter",
+    "TrainingPair",
+    "Translation",
+    "Translator",
+    "UserError",
+    "__version__",
+]
 
 # Imported when they are asked for, so that `import dpe` and `dpe --help` do not wait for torch.
 _WHERE = {
     "OnTheFly": "dpe.inference.on_the_fly",
+    "TrainingPair": "dpe.inference.on_the_fly",
+    "Posterior": "dpe.inference.segmentation",
+    "Score": "dpe.inference.segmentation",
+    "Segmentation": "dpe.inference.segmentation",
     "Segmenter": "dpe.inference.segmenter",
+    "Search": "dpe.inference.translator",
+    "Translation": "dpe.inference.translator",
     "Translator": "dpe.inference.translator",
 }
 

@@ -376,9 +376,27 @@ def test_long_lines_come_out_whole_beside_short_ones(corpus_segmenter: Segmenter
     assert len(corpus_segmenter.sample(sources[2], targets[2], n=3)) == 3
 
 
+def test_what_is_no_text_is_refused(corpus_segmenter: Segmenter) -> None:
+    for source, target in ((["a", None], ["b", "c"]), (["a"], [None]), ([b"a"], ["b"]), ([["a"]], ["b"])):
+        with pytest.raises(UserError, match="A line is text"):
+            corpus_segmenter.best(source, target)  # type: ignore[call-overload]
+
+
+def test_any_whole_number_can_be_drawn_with(corpus_segmenter: Segmenter) -> None:
+    drawn = [
+        corpus_segmenter.sample("a", "talossani autossani", n=9, epoch=epoch, first_line=line)
+        for epoch, line in ((0, 0), (-1, 0), (0, -1), (2**70, 0))
+    ]
+    assert drawn[1] != drawn[0] != drawn[2]
+    assert drawn[3] == drawn[0]
+
+
 def test_import_dpe_does_not_wait_for_torch() -> None:
     code = "import dpe, sys; assert 'torch' not in sys.modules; dpe.Segmenter; assert 'torch' in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
-    assert "Segmenter" in dpe.__all__
+    assert {name for name in dpe.__all__ if getattr(dpe, name).__class__ is not str} >= {
+        "Segmenter",
+        "Search",
+    }
     with pytest.raises(AttributeError, match="nonsense"):
         dpe.nonsense  # noqa: B018

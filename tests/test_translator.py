@@ -151,7 +151,14 @@ def test_scores_are_log_probabilities_over_length(
     assert compared == 5
 
 
+@pytest.mark.parametrize("line", [None, b"in", ["in", "my"], 7])
+def test_what_is_no_text_is_refused(translator: Translator, line: Any) -> None:
+    with pytest.raises(UserError, match=r"A line is text"):
+        translator.translate([line])
+
+
 def test_the_n_best_are_in_order_and_begin_with_the_translation(translator: Translator) -> None:
+    assert translator.n_best(SOURCES[:2], n=2) == [translator.n_best(line, n=2) for line in SOURCES[:2]]
     found = translator.n_best(SOURCES[0], n=4)
     assert len(found) == 4
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)

@@ -52,8 +52,8 @@ class Drawing:
 
     def uniforms(self, line: int, length: int) -> NDArray[np.float64]:
         """The randomness of a line of so many characters. # [draw, character]"""
-        seed = self.seed % 2**64  # numpy takes no negative seed
-        keys = ([_CUT_STREAM, seed, self.epoch, line, draw] for draw in range(self.n))
+        drawn = [number % 2**64 for number in (self.seed, self.epoch, line)]  # numpy takes no negative ones
+        keys = ([_CUT_STREAM, *drawn, draw] for draw in range(self.n))
         return np.stack([np.random.default_rng(key).random(length) for key in keys])
 
 

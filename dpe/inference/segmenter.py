@@ -195,15 +195,15 @@ class Segmenter:
             )[0]
         sources = self._checked_sources(source, target)
         examples = (
-            self.example(line, None if left is None else self.vocabulary.encode(left), right)
+            self.example(line, self.vocabulary.encode(left) if self.has_source else None, right)
             for line, (left, right) in enumerate(zip(sources, target, strict=True), start=first_line)
         )
         return self.answers(examples, answer)
 
-    def _checked_sources(self, source: str | Strings | None, targets: Strings) -> Strings | list[None]:
+    def _checked_sources(self, source: str | Strings | None, targets: Strings) -> Strings:
         self.refuse_wrong_source(given=source is not None)
         if source is None:
-            return [None] * len(targets)
+            return [""] * len(targets)  # which nobody reads
         if isinstance(source, str):
             raise UserError("The target is a list but the source is one string; give two of a kind.")
         if len(source) != len(targets):

@@ -29,6 +29,7 @@ from dpe.training.translator_task import build_translation
 
 BATCH_TOKENS = 1_000
 WINDOW = 2_000  # lines of a stream that are translated together
+Strings = list[str] | tuple[str, ...]
 LONGEST_PART = 512  # pieces of a source that are translated at once
 
 
@@ -77,8 +78,8 @@ class Translator:
         self._engine = engine
         self._names = token_names(vocabulary)
         self._ids = {name: number for number, name in enumerate(self._names)}
-        self._tokenize = Moses(moses[0]).tokenize if moses else str
-        self._detokenize = Moses(moses[1]).detokenize if moses else str
+        self._tokenize = Moses(moses[0]).tokenize if moses else _as_it_is
+        self._detokenize = Moses(moses[1]).detokenize if moses else _as_it_is
 
     @classmethod
     def load(cls, directory: Path | str, *, int8: bool = False, threads: int | None = None) -> Translator:
@@ -105,7 +106,7 @@ class Translator:
     @overload
     def translate(
         self,
-        source: list[str] | tuple[str, ...],
+        source: Strings,
         *,
         beam: int = 5,
         length_penalty: float = 1.0,
@@ -113,7 +114,7 @@ class Translator:
     ) -> list[str]: ...
     def translate(
         self,
-        source: str | list[str] | tuple[str, ...],
+        source: str | Strings,
         *,
         beam: int = 5,
         length_penalty: float = 1.0,
@@ -125,12 +126,21 @@ class Translator:
         best = [found[0].text for found in self.stream(lines, search)]
         return best[0] if isinstance(source, str) else best
 
+    @overload
     def n_best(
         self, source: str, *, n: int = 5, beam: int | None = None, length_penalty: float = 1.0
-    ) -> list[Translation]:
-        """The n best translations of a line that a beam (of n, unless given) finds, best first."""
+    ) -> list[Translation]: ...
+    @overload
+    def n_best(
+        self, source: Strings, *, n: int = 5, beam: int | None = None, length_penalty: float = 1.0
+    ) -> list[list[Translation]]: ...
+    def n_best(
+        self, source: str | Strings, *, n: int = 5, beam: int | None = None, length_penalty: float = 1.0
+    ) -> list[Translation] | list[list[Translation]]:
+        """The n best translations that a beam (of n, unless given) finds: of a line, or of each of a list."""
         search = Search(beam=beam or max(n, 1), length_penalty=length_penalty, n_best=n)
-        return next(self.stream([source], search))
+        found = list(self.stream([source] if isinstance(source, str) else source, search))
+        return found[0] if isinstance(source, str) else found
 
     def stream(self, lines: Iterable[str], search: Search) -> Iterator[list[Translation]]:
         """For each line its `search.n_best` translations, best first; a window of lines is read at a time."""
@@ -203,6 +213,10 @@ class Translator:
             text = " ".join(translation.text for translation in rank)
             joined.append(Translation(self._detokenize(text), sum(t.score for t in rank) / len(rank)))
         return joined
+
+
+def _as_it_is(line: str) -> str:
+    return line
 
 
 def length_limit(source_pieces: int) -> int:

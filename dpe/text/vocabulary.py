@@ -190,7 +190,9 @@ class Vocabulary:
 
 
 def _checked(line: str) -> str:
-    """Refuse what Python takes for a string and SentencePiece does not; no file can hold it."""
+    """Refuse what is no text, and what Python takes for a string and SentencePiece does not."""
+    if not isinstance(line, str):
+        raise UserError(f"A line is text (str), not {type(line).__name__}: {str(line)[:60]}.")
     try:
         line.encode()
     except UnicodeEncodeError as error:
