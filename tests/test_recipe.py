@@ -91,8 +91,9 @@ def test_a_mistake_names_the_file_and_the_nearest_setting(tmp_path: Path, line: 
         ("[vocabulary]", 'moses = true\n[vocabulary]\ntext = ["a"]', "vocabulary.text"),
         ('target = "de"', 'target = "en"', "both 'en'"),
         ('dev = "dev.{language}"', "", "train, dev and test"),
+        (GOOD[GOOD.index("train =") : GOOD.index("[vocabulary]")], "", "either builtin_pairs, or the files"),
         ('dev = "dev.{language}"', 'dev = "dev.de"', "'dev.de' without {language}"),
-        ("[corpus]", "[corpus]\nbuiltin_pairs = 5", "either builtin_pairs, or the files"),
+        ("[corpus]", "[corpus]\nbuiltin_pairs = 5", "both builtin_pairs and files"),
     ],
 )
 def test_a_recipe_that_does_not_hold_together_is_refused(
@@ -122,6 +123,15 @@ def test_set_overrides_with_toml_values_and_plain_text(tmp_path: Path) -> None:
     assert recipe.corpus == read_recipe(path).corpus
 
 
+def test_set_to_nothing_takes_a_setting_away(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD + "[translator]\nsteps = 5\nepochs = 2\n")
+    recipe = read_recipe(path, ["translator.steps=", "vocabulary.size=", "corpus.lines="])
+    assert (recipe.translator.steps, recipe.translator.epochs) == (None, 2)
+    assert recipe.vocabulary.size == 32_000
+    assert "'name' is missing" in complaint(path, "name=")
+    assert complaint(path, "nme=").startswith("--set nme=: there is no setting 'nme'")
+
+
 @pytest.mark.parametrize(
     ("override", "says"),
     [
@@ -145,6 +155,15 @@ def test_a_recipe_extends_another_key_by_key(tmp_path: Path) -> None:
     assert (recipe.source, recipe.target, recipe.seeds) == ("de", "en", (7,))
     assert (recipe.vocabulary.size, recipe.vocabulary.character_coverage) == (600, 0.9)
     assert recipe.corpus.train == ("train.{language}",)
+
+
+def test_files_replace_the_builtin_corpus_and_it_replaces_them(tmp_path: Path) -> None:
+    files = GOOD[GOOD.index("[corpus]") : GOOD.index("[vocabulary]")]
+    write(tmp_path, GOOD.replace(files, "[corpus]\nbuiltin_pairs = 9\n"), "builtin.toml")
+    top = read_recipe(write(tmp_path, 'extends = "builtin.toml"\n' + files, "top.toml"))
+    assert (top.corpus.builtin_pairs, top.corpus.dev) == (None, "dev.{language}")
+    back = read_recipe(tmp_path / "top.toml", ["corpus.builtin_pairs=7", "target=fi"])
+    assert (back.corpus.builtin_pairs, back.corpus.train, back.corpus.test) == (7, (), "")
 
 
 def test_a_mistake_below_names_the_file_that_has_it(tmp_path: Path) -> None:

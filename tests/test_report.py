@@ -327,3 +327,21 @@ def test_a_trained_segmenter_has_a_lattice_and_morphology_and_can_be_shown(
     assert "3 best cuts of: " in shown
     rows = {line.split("  ")[0] for line in shown.splitlines()}
     assert {"BPE", "BPE dropout", "longest match", "DPE"} <= rows
+
+
+def test_a_run_with_a_language_model_alone_can_be_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, root = tmp_path / "small.toml", tmp_path / "run"
+    file.write_text(RECIPE)
+    for systems, code in (('["bpe"]', 2), ('["bpe", "lm-dpe"]', 0)):
+        recipe = read_recipe(file, [f"systems={systems}"])
+        experiment = Experiment(recipe, root, Machine(device="cpu"), Progress(QUIET))
+        names = [system.segmenter for system in recipe.systems if system.segmenter]
+        stages = in_order([experiment.corpus, *map(experiment.segmentation, names)])
+        run_stages(stages, Artifacts(root), Progress(QUIET))
+        (root / "recipe.json").write_text(json.dumps(recipe_json(recipe)))
+        assert command(["show", str(root)]) == code
+    shown = capsys.readouterr()
+    assert "has no system with a segmenter" in shown.err
+    assert "LM DPE" in shown.out

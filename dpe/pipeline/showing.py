@@ -14,6 +14,7 @@ from dpe.evaluation.tables import Table
 from dpe.inference.segmenter import Segmenter
 from dpe.pipeline.results import read_run_recipe
 from dpe.pipeline.texts import Texts
+from dpe.pipeline.training_table import SEGMENTER_TITLES
 from dpe.text.corpus import read_lines
 from dpe.text.segmenters import make_segmenter
 from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
@@ -36,25 +37,31 @@ class ShownRun:
         self.normalization = recipe.vocabulary.normalization
         self.train = texts.prepared_pair("train")
         self.sources, self.targets = (list(read_lines(path)) for path in texts.prepared_pair("test"))
-        self.segmenter = Segmenter.load(root / "segmenters" / "mixed")
+        names = [system.segmenter for system in recipe.systems if system.segmenter]
+        if not names:
+            raise UserError(f"{root} has no system with a segmenter, so there are no cuts to show.")
+        self.name = "mixed" if "mixed" in names else names[0]
+        self.title = SEGMENTER_TITLES[self.name]
+        self.segmenter = Segmenter.load(root / "segmenters" / self.name)
 
     def sentences(self, count: int) -> list[str]:
-        """Sentences that BPE and DPE cut differently, then the first of them in depth."""
+        """Sentences that BPE and the segmenter cut differently, then the first of them in depth."""
         vocabulary = self.segmenter.vocabulary
         cut = zip(self.sources, self.targets, self._dpe_lines(), strict=True)
         different = ((x, y, dpe) for x, y, dpe in cut if vocabulary.encode(y) != dpe)
         shown = list(islice(different, count))
         blocks = [
-            f"source  {source}\nBPE     {' '.join(vocabulary.encode(target))}\nDPE     {' '.join(dpe)}"
+            f"source  {source}\nBPE     {' '.join(vocabulary.encode(target))}\n{self.title:8}{' '.join(dpe)}"
             for source, target, dpe in shown
         ]
         return blocks + ([self._in_depth(*shown[0][:2])] if shown else [])
 
     def _in_depth(self, source: str, target: str) -> str:
         """The best cuts of a sentence and, per word, after which characters it is cut how surely."""
-        best = self.segmenter.n_best(source, target, n=_N_BEST)
+        given = source if self.segmenter.has_source else None
+        best = self.segmenter.n_best(given, target, n=_N_BEST)
         cuts = [f"  {cut.probability:6.1%}  {' '.join(cut.pieces)}" for cut in best]
-        words = str(self.segmenter.posterior(source, target)).splitlines()
+        words = str(self.segmenter.posterior(given, target)).splitlines()
         return "\n".join(
             [
                 f"The {len(best)} best cuts of: {target}",
@@ -65,7 +72,7 @@ class ShownRun:
         )
 
     def _dpe_lines(self) -> list[list[str]]:
-        path = self.root / "segmentations" / "mixed" / "test.pieces"
+        path = self.root / "segmentations" / self.name / "test.pieces"
         return [line.split(" ") if line else [] for line in read_lines(path)]
 
     def morphology(self, gold: Path) -> Table:
@@ -93,7 +100,7 @@ class ShownRun:
         }
         with suppress(UserError):  # a text may be too small for a unigram vocabulary of that size
             cuts["unigram"] = self._count_cuts("unigram", "unigram")
-        return cuts | {"DPE": self._dpe_lines()}
+        return cuts | {self.title: self._dpe_lines()}
 
     def _count_cuts(self, type: VocabularyType, method: str) -> list[list[str]]:
         """The test text cut by counts, with a vocabulary of the segmenter's size."""

@@ -20,12 +20,12 @@ _Fields = TypeVar("_Fields")
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe in a file, with `key=value` overrides on top, where `key` may be dotted."""
+    """The recipe in a file, with `key=value` overrides on top; `key` may be dotted, and `key=` unsets it."""
     table = _read_chain(path, ())
     for override in overrides:
         given = _parse_override(override)
         _check(Recipe, given, f"--set {override}")
-        table = _merge(table, given)
+        table = _merge_recipes(table, given)
     return _build(Recipe, table, str(path))
 
 
@@ -61,7 +61,7 @@ def _read_chain(path: Path, trail: tuple[Path, ...]) -> dict[str, Any]:
         return table
     if not isinstance(base, str):
         raise UserError(f"{path}: {EXTENDS!r} must be the name of one file.")
-    return _merge(_read_chain(path.parent / base, (*trail, path.resolve())), table)
+    return _merge_recipes(_read_chain(path.parent / base, (*trail, path.resolve())), table)
 
 
 def _read_table(path: Path) -> dict[str, Any]:
@@ -74,12 +74,12 @@ def _read_table(path: Path) -> dict[str, Any]:
 
 
 def _parse_override(override: str) -> dict[str, Any]:
-    """`a.b=3` -> `{"a": {"b": 3}}`. A value that is no TOML is text, so that paths need no quotes."""
+    """`a.b=3` -> `{"a": {"b": 3}}`, `a.b=` -> `{"a": {"b": None}}`. What is no TOML is text, as a path is."""
     key, equals, text = override.partition("=")
     if not equals or not all(key.split(".")):
         raise UserError(f"--set {override}: must be key=value, as in --set vocabulary.size=8000.")
     try:
-        value: Any = tomllib.loads(f"value = {text}")["value"]
+        value: Any = tomllib.loads(f"value = {text}")["value"] if text else None
     except tomllib.TOMLDecodeError:
         value = text
     for part in reversed(key.strip().split(".")):
@@ -87,12 +87,25 @@ def _parse_override(override: str) -> dict[str, Any]:
     return dict(value)
 
 
+def _merge_recipes(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """One recipe on top of another; files of a corpus replace the built-in one, and it replaces them."""
+    corpus, kinds = above.get("corpus", {}), (("builtin_pairs",), ("train", "dev", "test"))
+    for kind, other in (kinds, kinds[::-1]):
+        if any(corpus.get(key) for key in kind):
+            inherited = {key: value for key, value in below.get("corpus", {}).items() if key not in other}
+            return _merge({**below, "corpus": inherited}, above)
+    return _merge(below, above)
+
+
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables are joined key by key; any other value replaces the one below."""
+    """Tables are joined key by key; any other value replaces the one below, and None takes it away."""
     merged = dict(below)
     for key, value in above.items():
-        old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        old = merged.pop(key, None)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            merged[key] = _merge(old, value)
+        elif value is not None:
+            merged[key] = value
     return merged
 
 
@@ -103,7 +116,10 @@ def _check(cls: type[Any], table: Mapping[str, Any], label: str, prefix: str = "
         if key not in hints:
             meant = nearest(key, hints, prefix=prefix)
             raise UserError(f"{label}: there is no setting {prefix + key!r}; {meant}")
-    return {key: _convert(hints[key], value, label, prefix + key) for key, value in table.items()}
+    return {
+        key: None if value is None else _convert(hints[key], value, label, prefix + key)
+        for key, value in table.items()  # None, of --set, takes a setting away
+    }
 
 
 def _convert(hint: Any, value: Any, label: str, key: str) -> Any:

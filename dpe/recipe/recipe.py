@@ -49,8 +49,10 @@ class CorpusFields:
 
     def __post_init__(self) -> None:
         files = [*self.train, self.dev, self.test]
-        if (self.builtin_pairs is None) == (not any(files)):
+        if self.builtin_pairs is None and not any(files):
             raise UserError("corpus needs either builtin_pairs, or the files train, dev and test.")
+        if self.builtin_pairs is not None and any(files):
+            raise UserError("corpus has both builtin_pairs and files of its own; leave one of them out.")
         if self.builtin_pairs is None and not (self.train and self.dev and self.test):
             raise UserError("corpus needs all of the files train, dev and test.")
         for name in files:
