@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.beam_search import beam_search
 from benchmarks.record import record
 from benchmarks.subjects import CACHE, NETWORK, text, trained_mixed, vocabulary
 from dpe.inference.corpus_cutter import SegmenterCutter
@@ -198,7 +199,7 @@ def measure_decoding() -> dict[str, float]:
         found = [""] * len(lines)
         for batch in some:
             longest = length_limit(int(batch.source_lengths.max()) - 1)
-            hypotheses = model.beam_search(batch.source, batch.source_lengths, beam=BEAM, max_length=longest)
+            hypotheses = beam_search(model, batch.source, batch.source_lengths, beam=BEAM, max_length=longest)
             for line, hypothesis in zip(batch.lines, hypotheses, strict=True):
                 found[line] = exact.vocabulary.decode_ids(hypothesis.ids)
         return found

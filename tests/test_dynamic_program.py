@@ -97,13 +97,6 @@ def test_boundary_probabilities_sum_the_cuts_that_stop_there(lattice: Lattice) -
 
 @property_test
 @given(lattices())
-def test_expected_pieces_is_the_mean_over_the_posterior(lattice: Lattice) -> None:
-    expected = [sum(p * (len(cut) - 1) for cut, p in cuts.items()) for cuts in posteriors(lattice)]
-    close(dp.expected_pieces(*lattice), expected)
-
-
-@property_test
-@given(lattices())
 def test_entropy_by_its_definition(lattice: Lattice) -> None:
     expected = [-sum(p * math.log(p) for p in cuts.values() if p) for cuts in posteriors(lattice)]
     close(dp.entropy(*lattice), expected)
@@ -217,7 +210,6 @@ QUESTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "log_partition": dp.log_partition,
     "edge_marginals": dp.edge_marginals,
     "boundary_probabilities": dp.boundary_probabilities,
-    "expected_pieces": dp.expected_pieces,
     "entropy": dp.entropy,
     "best score": lambda *lattice: dp.best(*lattice).scores,
     "best boundaries": lambda *lattice: dp.best(*lattice).boundaries,
@@ -312,7 +304,7 @@ def test_a_word_that_no_cut_covers_is_minus_infinity_with_zero_gradient() -> Non
     close(partition, [MINUS_INFINITY, math.log(3)])
     assert torch.equal(gradient[0], torch.zeros(3, 2, dtype=torch.float64))
     close(gradient[1], torch.tensor([[2 / 3, 1 / 3], [1 / 3, 1 / 3], [2 / 3, 0.0]]), tolerance=1e-6)
-    assert dp.entropy(edge_scores, lengths)[0] == dp.expected_pieces(edge_scores, lengths)[0] == 0
+    assert dp.entropy(edge_scores, lengths)[0] == 0
     assert not dp.boundary_probabilities(edge_scores, lengths)[0].any()
 
 

@@ -24,7 +24,7 @@ SETTINGS = {
 }
 
 
-def make_model(norm: str = "pre", *, source: bool = True, tie: bool = True) -> MixedTransformer:
+def make_model(norm: str = "pre", *, source: bool = True) -> MixedTransformer:
     torch.manual_seed(1)
     model = MixedTransformer(
         SETTINGS[norm],
@@ -33,7 +33,6 @@ def make_model(norm: str = "pre", *, source: bool = True, tie: bool = True) -> M
         pad_id=PAD,
         bos_id=BOS,
         source=source,
-        tie=tie,
     )
     return model.eval()
 
@@ -125,13 +124,12 @@ def test_a_source_without_its_end_symbol_is_refused() -> None:
         make_model().states(ids, lengths, make_characters()[0])
 
 
-def test_output_weight_is_the_source_embedding_when_tied() -> None:
-    tied, untied = make_model(), make_model(tie=False)
+def test_output_weight_is_the_source_embedding_where_there_is_one() -> None:
+    tied, alone = make_model(), make_model(source=False)
     assert tied.source_embedding is not None
     assert tied.output_weight is tied.source_embedding.weight
-    assert untied.source_embedding is not None
-    assert untied.output_weight is not untied.source_embedding.weight
-    for model in (tied, untied, make_model(source=False)):
+    assert alone.source_embedding is None
+    for model in (tied, alone):
         assert model.output_weight.shape == (PIECES, 16)
 
 

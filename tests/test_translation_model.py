@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmarks.beam_search import beam_search
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
 
@@ -123,7 +124,7 @@ def test_beam_of_one_is_greedy(seed: int) -> None:
     model = make_model(pieces=12, seed=seed)
     source, lengths = make_source(12, (6, 3, 1, 4, 2))
     greedy = model.greedy(source, lengths, max_length=8)
-    beam = model.beam_search(source, lengths, beam=1, max_length=8)
+    beam = beam_search(model, source, lengths, beam=1, max_length=8)
     assert [hypothesis.ids for hypothesis in beam] == greedy
 
 
@@ -150,7 +151,7 @@ def test_a_wide_beam_finds_the_best_of_all_translations(seed: int, penalty: floa
     pieces, max_length = 4, 3
     model = make_model(pieces=pieces, seed=seed)
     source, lengths = make_source(pieces, (4, 2))
-    found = model.beam_search(source, lengths, beam=64, max_length=max_length, length_penalty=penalty)
+    found = beam_search(model, source, lengths, beam=64, max_length=max_length, length_penalty=penalty)
     for row, length in enumerate((4, 2)):
         scores = every_score(model, source[row, :length], pieces, max_length, penalty)
         best = max(scores, key=scores.__getitem__)
@@ -163,11 +164,11 @@ def test_beam_scores_are_those_of_the_model_and_company_changes_nothing(seed: in
     model = make_model(pieces=12, seed=seed)
     rows = (6, 3, 1, 4, 2)
     source, lengths = make_source(12, rows)
-    together = model.beam_search(source, lengths, beam=3, max_length=6, length_penalty=0.6)
+    together = beam_search(model, source, lengths, beam=3, max_length=6, length_penalty=0.6)
     for row, length in enumerate(rows):
         one = slice(row, row + 1)
-        (alone,) = model.beam_search(
-            source[one, :length], lengths[one], beam=3, max_length=6, length_penalty=0.6
+        (alone,) = beam_search(
+            model, source[one, :length], lengths[one], beam=3, max_length=6, length_penalty=0.6
         )
         assert alone.ids == together[row].ids
         pieces = [*alone.ids, EOS][:6]

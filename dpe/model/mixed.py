@@ -34,9 +34,8 @@ class MixedTransformer(nn.Module):
         pad_id: int,
         bos_id: int,
         source: bool = True,
-        tie: bool = True,
     ) -> None:
-        """`tie` uses the source embedding as output weight, which only a joint vocabulary allows."""
+        """The vocabulary is joint, so the source embedding, if there is one, is the output weight too."""
         super().__init__()
         self.excluded_pieces = (pad_id, bos_id)  # never predicted: masked from the softmax
         width = settings.width
@@ -44,7 +43,7 @@ class MixedTransformer(nn.Module):
         self.decoder = Decoder(settings, cross_attention=source)
         self.encoder = Encoder(settings) if source else None
         self.source_embedding = embedding(piece_count, width, pad_id=pad_id) if source else None
-        self.output_embedding = None if source and tie else embedding(piece_count, width, pad_id=pad_id)
+        self.output_embedding = None if source else embedding(piece_count, width, pad_id=pad_id)
 
     @property
     def output_weight(self) -> Tensor:

@@ -1,8 +1,6 @@
-"""The standard subword transformer: pieces in, pieces out, with greedy and beam search."""
+"""The standard subword transformer: pieces in, pieces out, and greedy search (beams are CTranslate2's)."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -10,13 +8,6 @@ from torch import Tensor, nn
 
 from dpe.model.attention import DecoderCache, key_mask
 from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding
-
-
-class Hypothesis(NamedTuple):
-    """A translation without beginning and end symbols, and its log-probability over length ** penalty."""
-
-    ids: list[int]
-    score: float
 
 
 class TranslationTransformer(nn.Module):
@@ -70,7 +61,7 @@ class TranslationTransformer(nn.Module):
     @torch.inference_mode()
     def greedy(self, source: Tensor, source_lengths: Tensor, *, max_length: int) -> list[list[int]]:
         """The most probable piece at every step, until the end symbol or `max_length` pieces (it counts)."""
-        prefixes = _Prefixes(self, source, source_lengths, copies=1)
+        prefixes = Prefixes(self, source, source_lengths, copies=1)
         results: list[list[int]] = [[] for _ in range(len(source))]
         sentences = list(range(len(source)))  # those that have not ended
         for _ in range(max_length):
@@ -84,31 +75,8 @@ class TranslationTransformer(nn.Module):
             prefixes.extend(going_on, pieces[going_on])
         return results
 
-    @torch.inference_mode()
-    def beam_search(
-        self,
-        source: Tensor,
-        source_lengths: Tensor,
-        *,
-        beam: int,
-        max_length: int,
-        length_penalty: float = 1.0,
-    ) -> list[Hypothesis]:
-        """The best hypothesis found for each sentence, by log-probability / length ** length_penalty.
 
-        The length counts the end symbol. A sentence is done when `beam` hypotheses have ended; one that
-        reaches `max_length` pieces counts as ended, without the probability of an end symbol.
-        """
-        search = _BeamSearch(self, source, source_lengths, beam=beam, penalty=length_penalty)
-        for _ in range(max_length):
-            search.step()
-            if not search.sentences:
-                break
-        search.end_all()
-        return [max(ended, key=lambda hypothesis: hypothesis.score) for ended in search.ended]
-
-
-class _Prefixes:
+class Prefixes:
     """The beginnings of translations, one per row, and what the decoder remembers of each."""
 
     def __init__(
@@ -131,62 +99,3 @@ class _Prefixes:
         self.memory = self.memory[rows]
         self.mask = None if self.mask is None else self.mask[rows]
         self.cache.select(rows)
-
-
-class _BeamSearch:
-    """`beam` prefixes for every sentence that is not done, in the rows [sentence, beam] flattened."""
-
-    def __init__(
-        self,
-        model: TranslationTransformer,
-        source: Tensor,
-        source_lengths: Tensor,
-        *,
-        beam: int,
-        penalty: float,
-    ) -> None:
-        self.beam, self.penalty, self.eos_id = beam, penalty, model.eos_id
-        self.prefixes = _Prefixes(model, source, source_lengths, beam)
-        self.sentences = list(range(len(source)))  # those not done
-        self.ended: list[list[Hypothesis]] = [[] for _ in self.sentences]
-        # All prefixes of a sentence begin equal: only the first may go on, or each would count `beam` times.
-        self.scores = self.prefixes.memory.new_full((len(source), beam), float("-inf"))  # [sentence, beam]
-        self.scores[:, 0] = 0.0
-
-    def step(self) -> None:
-        """Extend every prefix by one piece and keep the best; drop the sentences that are done."""
-        log_probabilities = self.prefixes.next_logits().log_softmax(1)  # [row, piece]
-        piece_count = log_probabilities.shape[1]
-        totals = (self.scores.flatten()[:, None] + log_probabilities).view(len(self.scores), -1)
-        # Each prefix ends in one way, so among twice as many candidates as beams enough go on.
-        scores, candidates = totals.topk(min(2 * self.beam, totals.shape[1]))  # [sentence, rank]
-        offsets = torch.arange(len(scores), device=scores.device)[:, None] * self.beam
-        rows, pieces = candidates // piece_count + offsets, candidates % piece_count
-        ending = pieces == self.eos_id
-        self.end(scores, rows, ending)
-        self.scores, ranks = scores.masked_fill(ending, float("-inf")).topk(self.beam)  # [sentence, beam]
-        open_ = [i for i, sentence in enumerate(self.sentences) if len(self.ended[sentence]) < self.beam]
-        self.keep(open_, rows.gather(1, ranks), pieces.gather(1, ranks))
-
-    def end(self, scores: Tensor, rows: Tensor, ending: Tensor) -> None:
-        """Record the candidates that end among the best `beam` of their sentence. # [sentence, rank]"""
-        among_best = ending[:, : self.beam] & scores[:, : self.beam].isfinite()
-        for index, rank in among_best.nonzero().tolist():
-            prefix = self.prefixes.pieces[rows[index, rank], 1:].tolist()
-            self.record(self.sentences[index], prefix, float(scores[index, rank]), len(prefix) + 1)
-
-    def end_all(self) -> None:
-        """Record the prefixes that have reached the greatest length as they are."""
-        for row, score in enumerate(self.scores.flatten().tolist()):
-            if score > float("-inf"):
-                prefix = self.prefixes.pieces[row, 1:].tolist()
-                self.record(self.sentences[row // self.beam], prefix, score, len(prefix))
-
-    def record(self, sentence: int, ids: list[int], log_probability: float, length: int) -> None:
-        self.ended[sentence].append(Hypothesis(ids, log_probability / max(length, 1) ** self.penalty))
-
-    def keep(self, open_: list[int], rows: Tensor, pieces: Tensor) -> None:
-        """Go on with the sentences of these indices only. # rows, pieces: [sentence, beam]"""
-        self.sentences = [self.sentences[index] for index in open_]
-        self.scores = self.scores[open_]
-        self.prefixes.extend(rows[open_].flatten(), pieces[open_].flatten())

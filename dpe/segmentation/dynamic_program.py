@@ -71,13 +71,6 @@ def boundary_probabilities(edge_scores: Tensor, lengths: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def expected_pieces(edge_scores: Tensor, lengths: Tensor) -> Tensor:
-    """Mean number of pieces over the posterior: every position but 0 that is visited ends one. [word]"""
-    _, visits = _posterior(edge_scores, lengths)
-    return visits[1:].sum(0).to(edge_scores.dtype)
-
-
-@torch.no_grad()
 def entropy(edge_scores: Tensor, lengths: Tensor) -> Tensor:
     """Entropy of the posterior over cuts, in nats. [word]
 
