@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,42 @@ def test_words_cut_in_several_ways_and_the_source_words_that_go_with_them() -> N
     assert cuts.ways[1].clues[0].word == "Schnitte"
     assert cuts.ways[1].examples == ["die Schnitte", "drei Schnitte"]
     assert describe_varying_words(words, ways)[0].ways[0].clues == []
+
+
+def test_clues_are_those_of_a_recount() -> None:
+    """Each way against all others, counted anew: what a source word's two shares are by definition."""
+    rng = random.Random(3)
+    lines = []
+    for _ in range(400):
+        way = rng.randrange(1, 4)
+        hint = f"hint{way}" if rng.random() < 0.6 else "none"
+        source = " ".join([hint, *rng.choices("abcdef", k=3)])
+        lines.append(([CutWord("carts", frozenset({way}))], source))
+    ways = count_ways(words for words, _ in lines)
+    (found,) = describe_varying_words(["carts"], ways, lines)
+    for way in found.ways:
+        here = [source.split() for words, source in lines if str(words[0]) == way.cut]
+        others = [source.split() for words, source in lines if str(words[0]) != way.cut]
+        assert way.clues[0].word == f"hint{way.cut.index('+')}"
+        for clue in way.clues:
+            assert clue.share == sum(clue.word in words for words in here) / len(here)
+            assert clue.share_elsewhere == sum(clue.word in words for words in others) / len(others)
+
+
+def test_the_lines_of_a_word_are_counted_once_however_many_its_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+
+    class SourceWords(frozenset[str]):
+        def __iter__(self) -> Iterator[str]:
+            counted.append(self)
+            return super().__iter__()
+
+    monkeypatch.setattr("dpe.evaluation.contexts._source_words", lambda line: SourceWords(line.split()))
+    lines = [([CutWord("x" * 99, frozenset({n % 50 + 1}))], f"a b{n % 3}") for n in range(200)]
+    ways = count_ways(words for words, _ in lines)
+    (found,) = describe_varying_words(["x" * 99], ways, lines)
+    assert len(found.ways) == 50
+    assert len(counted) == len(lines)
 
 
 def test_log_likelihood_ratio_is_the_g_statistic_of_the_table() -> None:

@@ -14,6 +14,7 @@ from dpe.evaluation.diagnostics import (
     PosteriorWord,
     calibrate,
     diagnose,
+    diagnose_file,
     diagnostics_tables,
     draw_diagnostics,
     expected_calibration_error,
@@ -90,10 +91,13 @@ def record(*words: PosteriorWord) -> dict[str, Any]:
     return {"pieces": [one.text for one in words], "entropy": 1.0, "words": parts}
 
 
-def test_files_become_tables_and_figures(tmp_path: Path) -> None:
-    path = tmp_path / "posteriors.jsonl"
-    lines = [record(CARTS, DOG), record(), record(DOG)]
+def write_records(path: Path, *lines: dict[str, Any]) -> Path:
     path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_files_become_tables_and_figures(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "posteriors.jsonl", record(CARTS, DOG), record(), record(DOG))
     assert list(read_posteriors(path)) == [[CARTS, DOG], [], [DOG]]
     result = diagnose(read_posteriors(path), gold=GOLD)
     entropy, calibration = diagnostics_tables(result)
@@ -101,6 +105,23 @@ def test_files_become_tables_and_figures(tmp_path: Path) -> None:
     assert calibration.rows[0] == ["0.0-0.1", "4", "0.0000", "0.0000"]
     names = {picture.name for picture in draw_diagnostics(result, tmp_path / "out")}
     assert names == {f"{name}.{kind}" for name in ("entropy", "calibration") for kind in ("png", "svg")}
+
+
+@pytest.mark.parametrize("lines", [[], [record()], [record(word("▁12", 0.0, 0.5, 1.0))]])
+def test_posteriors_without_a_word_are_refused(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
+    path = write_records(tmp_path / "empty.jsonl", *lines)
+    with pytest.raises(UserError, match=r"empty\.jsonl: has no word"):
+        diagnose_file(path)
+
+
+@pytest.mark.parametrize("entry", ["", "talossa\ttalo ssa\n", "a\ta\n"])
+def test_a_gold_of_other_words_is_refused(tmp_path: Path, entry: str) -> None:
+    path = write_records(tmp_path / "posteriors.jsonl", record(CARTS, word("▁a", 0.5, 1.0)))
+    gold = tmp_path / "gold.tsv"
+    gold.write_text(entry, encoding="utf-8")
+    assert diagnose_file(path).tokens == 2
+    with pytest.raises(UserError, match=r"gold\.tsv: No word .* is in .*posteriors\.jsonl"):
+        diagnose_file(path, gold=gold)
 
 
 @pytest.mark.parametrize(

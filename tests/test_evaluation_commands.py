@@ -32,6 +32,8 @@ def files(tmp_path: Path) -> dict[str, str]:
         "b": write(tmp_path / "b.pieces", *B),
         "nmt": write(tmp_path / "b.nmt", "the cart@@ s of", "cart@@ s@@ .", "fill@@ ed dog@@ s"),
         "gold": write(tmp_path / "gold.tsv", "carts\tcart s", "filled\tfill ed", "the\tthe"),
+        "empty": write(tmp_path / "empty"),
+        "other": write(tmp_path / "other.tsv", "talossa\ttalo ssa"),
         "counts": write(tmp_path / "counts.tsv", "carts\t7", "filled\t200"),
         "source": write(tmp_path / "source", "die Karren", "Karren", "gefüllt"),
         "posteriors": write(tmp_path / "p.jsonl", json.dumps({"words": [posterior]}, ensure_ascii=False)),
@@ -70,6 +72,18 @@ def test_compare_by_training_counts_and_across_formats(
     assert found["comparison"]["different_tokens"] == 3
     other = as_json(capsys, *arguments, "--b", files["nmt"])["comparison"]
     assert other["comparison"] == found["comparison"]
+
+
+def test_a_stray_marker_does_not_change_the_format(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = write(tmp_path / "train", "carts \u2581 of", *["the carts of carts"] * 3)
+    arguments = ["compare", "--a", files["a"], "--b", files["b"], "--train-counts", raw]
+    top = as_json(capsys, *arguments)["comparison"]["comparison"]["top"]
+    assert [(one["word"], one["frequency"]) for one in top] == [("carts", 7), ("filled", 0)]
+    nmt = write(tmp_path / "stray.nmt", "\u2581 the", *Path(files["nmt"]).read_text().splitlines())
+    found = as_json(capsys, "morphology", "--pieces", nmt, "--gold", files["gold"], "--samples", "5")
+    assert (found[0]["systems"][0]["scores"]["words"], found[0]["systems"][0]["scores"]["f1"]) == (3, 1)
 
 
 def test_results_are_written_even_if_nobody_reads_the_tables(
@@ -142,6 +156,30 @@ def test_results_of_a_run_are_not_replaced(
     assert not (tmp_path / "results.json").exists()
 
 
+def test_results_of_another_command_are_not_replaced(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = {
+        "evaluate": ["--reference", files["reference"], "--hypothesis", files["good"]],
+        "compare": ["--a", files["a"], "--b", files["b"]],
+        "morphology": ["--pieces", files["a"], "--gold", files["gold"], "--samples", "5"],
+        "diagnose": ["--jsonl", files["posteriors"]],
+    }
+    for made_by in commands:
+        out = tmp_path / made_by
+        for command in [made_by, *commands]:  # its own twice
+            expected = 0 if command == made_by else 2
+            assert run(["-q", command, *commands[command], "--out", str(out)]) == expected
+            said = capsys.readouterr().err
+            message = f"dpe: {out / 'results.json'} was not written by dpe {command}; give another --out.\n"
+            assert said == (message if expected else "")
+    for content in ('{"systems": [], "recipe": {}}', "[]", "no JSON"):  # a run's, copied here; no results
+        write(tmp_path / "results.json", content)
+        for command, arguments in commands.items():
+            assert run(["-q", command, *arguments, "--out", str(tmp_path)]) == 2
+        assert (tmp_path / "results.json").read_text() == content + "\n"
+
+
 def test_morphology(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["morphology", "--pieces", files["a"], "--pieces", files["nmt"], "--gold", files["gold"]]
     found = as_json(capsys, *arguments, "--samples", "20", "--out", str(tmp_path / "out"))
@@ -176,6 +214,8 @@ def test_diagnose(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureF
         (["morphology", "--pieces", "{good}", "--gold", "{counts}"], "do not join"),
         (["morphology", "--pieces", "{bad}", "--gold", "{gold}.gz"], "cannot be read"),
         (["diagnose", "--jsonl", "{a}"], "a.pieces, line 1: is not an object"),
+        (["diagnose", "--jsonl", "{empty}"], "empty: has no word"),
+        (["diagnose", "--jsonl", "{posteriors}", "--gold", "{other}"], "other.tsv: No word of the gold"),
     ],
 )
 def test_a_mistake_is_one_sentence(
@@ -189,10 +229,9 @@ def test_a_mistake_is_one_sentence(
 
 
 def test_words_of_another_language_are_a_sentence(
-    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    files: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gold = write(tmp_path / "other.tsv", "talossa\ttalo ssa")
-    assert run(["morphology", "--pieces", files["a"], "--gold", gold]) == 2
+    assert run(["morphology", "--pieces", files["a"], "--gold", files["other"]]) == 2
     assert "other.tsv: No word of the gold" in capsys.readouterr().err
 
 

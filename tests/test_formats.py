@@ -10,24 +10,35 @@ from hypothesis import strategies as st
 
 from dpe.errors import UserError
 from dpe.text.formats import FORMATS, format_pieces, parse_line
-from dpe.text.segmenters import BpeDropout
+from dpe.text.segmenters import BpeDropout, LongestMatch
 from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.word_cuts import Draw
 from tests.conftest import MakeVocabulary
 
 any_line = st.one_of(st.text(), st.text(alphabet="abtalo ▁@ñ\u00a0\t", max_size=30))
+tags = st.lists(st.sampled_from(["<s>", "</s>", "<pad>", "<unk>", "a", "s", "ñ", " "]), max_size=6)
 
 
 def undo_joints(line: str) -> str:
-    """What `sed 's/@@ //g'` does."""
-    return re.sub("@@ ", "", line)
+    """What subword-nmt's own `sed -r 's/(@@ )|(@@ ?$)//g'` does."""
+    return re.sub("(@@ )|(@@ ?$)", "", line)
 
 
 @given(line=any_line, number=st.integers(0, 3))
 def test_pieces_come_back_as_they_were(line: str, number: int, bpe_vocabulary: Vocabulary) -> None:
     pieces = BpeDropout(bpe_vocabulary, dropout=0.3).cut(line, Draw(line=number))
     assert parse_line(format_pieces(pieces, "pieces", bpe_vocabulary), "pieces", bpe_vocabulary) == pieces
+
+
+@given(parts=tags, known=st.text(alphabet="<>/spaduñ", max_size=4), prefix=st.booleans())
+def test_text_that_reads_like_a_control_piece_is_kept(
+    parts: list[str], known: str, prefix: bool, make_vocabulary: MakeVocabulary
+) -> None:
+    vocabulary = make_vocabulary(dict.fromkeys([MARKER, *dict.fromkeys(known)], -9.0), prefix=prefix)
+    line = "".join(parts)
+    for cut in (vocabulary.encode(line), LongestMatch(vocabulary).cut(line, Draw())):
+        assert parse_line(format_pieces(cut, "pieces", vocabulary), "pieces", vocabulary) == cut
 
 
 @given(line=any_line, number=st.integers(0, 3), prefix=st.booleans())
@@ -37,7 +48,7 @@ def test_joints_are_undone_by_sed_and_by_us(
     scores = dict.fromkeys([MARKER, *"abtalo@"], -9.0) | {"▁t": -1.0, "al": -2.0, "alo": -3.0, "@@": -4.0}
     vocabulary = make_vocabulary(scores, prefix=prefix)
     plain = vocabulary.normalize(line).replace(MARKER, " ").removeprefix(" " if prefix else "")
-    assume("@@ " not in plain)
+    assume("@@ " not in plain and not plain.endswith("@@"))
     pieces = BpeDropout(vocabulary, dropout=0.3).cut(line, Draw(line=number))
     written = format_pieces(pieces, "subword-nmt", vocabulary)
     assert undo_joints(written) == plain
@@ -68,6 +79,38 @@ def test_a_word_that_ends_like_a_joint_is_joined_to_the_next(bpe_vocabulary: Voc
     written = format_pieces(["▁x@@", "▁y"], "subword-nmt", bpe_vocabulary)
     assert undo_joints(written) == bpe_vocabulary.decode(parse_line(written, "subword-nmt", bpe_vocabulary))
     assert undo_joints(written) == "xy"
+
+
+def test_a_last_joint_is_removed(bpe_vocabulary: Vocabulary) -> None:
+    for written in ("tal@@ o ta@@", "tal@@ o ta@@ "):
+        decoded = bpe_vocabulary.decode(parse_line(written, "subword-nmt", bpe_vocabulary))
+        assert decoded == undo_joints(written) == "talo ta"
+
+
+@pytest.mark.parametrize(
+    ("line", "plain"),
+    [
+        ("( ▁talo )", "( talo)"),
+        ("talo ▁on", "talo on"),
+        ("talossa", "talossa"),
+        ("t a", "ta"),
+        (") )", "))"),  # unknown characters
+        ("<s> ▁talo ssa </s> <pad> <pad>", "talossa"),
+        ("▁talo <unk> ▁on", "talo\u2047 on"),
+        ("<unk> <unk>", "\u2047\u2047"),
+        ("</s>", ""),
+    ],
+)
+def test_lines_of_other_toolkits_are_read(line: str, plain: str, bpe_vocabulary: Vocabulary) -> None:
+    assert bpe_vocabulary.decode(parse_line(line, "pieces", bpe_vocabulary)) == plain
+
+
+@pytest.mark.parametrize(
+    ("line", "other"), [("talossa on", "talossa"), ("ñ talossa", "talossa"), ("t a@@ lo", "a@@")]
+)
+def test_text_that_is_not_pieces_is_refused(line: str, other: str, bpe_vocabulary: Vocabulary) -> None:
+    with pytest.raises(UserError, match=rf"'{line}' has no U\+2581, and '{other}' is no piece"):
+        parse_line(line, "pieces", bpe_vocabulary)
 
 
 def test_ids_are_sentencepieces_and_lose_unknown_text(bpe_vocabulary: Vocabulary, text: list[str]) -> None:

@@ -71,6 +71,28 @@ def test_a_first_piece_without_marker_begins_a_word(tmp_path: Path) -> None:
     assert list(read_pieces(path)) == [["▁cart", "s", "▁of"]]
 
 
+@pytest.mark.parametrize(
+    ("lines", "format"),
+    [
+        (["the cart@@ s", "▁ of", "un@@ do"], "subword-nmt"),
+        (["carts of stone", "a ▁ b", "undo it"], "subword-nmt"),
+        (["▁cart s", ") ▁of", "( x )", "▁a"], "pieces"),
+        (["cart s ▁of", "cart s", "a ▁cart", "", "", ""], "pieces"),  # a first word without its marker
+        (["", "▁a"], "pieces"),
+        (["", ""], "subword-nmt"),
+    ],
+)
+def test_most_lines_tell_the_format(tmp_path: Path, lines: list[str], format: str) -> None:
+    assert detect_format(write(tmp_path / "file", *lines)) == format
+
+
+def test_a_stray_marker_changes_no_other_line(tmp_path: Path) -> None:
+    lines = ["the cart@@ s"] * 5
+    stray = list(read_cut_words(write(tmp_path / "stray", "a▁b ▁ c", *lines)))
+    assert stray[0] == [(word, frozenset()) for word in "abc"]
+    assert stray[1:] == list(read_cut_words(write(tmp_path / "clean", *lines)))
+
+
 def test_a_format_can_be_named(tmp_path: Path) -> None:
     path = write(tmp_path / "file", "a b@@ c")
     assert list(read_pieces(path, "pieces")) == [["▁a", "b@@", "c"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,13 +18,34 @@ if TYPE_CHECKING:
     from dpe.evaluation.tables import Table
 
 
-def _refuse_run(out: Path | None) -> Path | None:
-    """`results.json` is the name of a run's results too."""
+RESULTS = "results.json"
+# What tells the results of these commands apart: a key of the object, or of the first object of a list.
+_TELLING_KEYS = {
+    "evaluate": "hypotheses",
+    "compare": "comparison",
+    "morphology": "unit",
+    "diagnose": "calibration",
+}
+
+
+def _refuse_other_results(context: typer.Context, out: Path | None) -> Path | None:
+    """`results.json` is the name of the results of a run, and of each command here."""
     from dpe.pipeline.results import PLAN
 
     if out and (out / PLAN).exists():
         raise UserError(f"{out} is the directory of a run, whose results.json would be lost; give another.")
+    if out and (out / RESULTS).is_file() and not _is_result_of(out / RESULTS, str(context.info_name)):
+        raise UserError(f"{out / RESULTS} was not written by dpe {context.info_name}; give another --out.")
     return out
+
+
+def _is_result_of(path: Path, command: str) -> bool:
+    try:
+        result = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    first = result[0] if isinstance(result, list) and result else result
+    return isinstance(first, dict) and _TELLING_KEYS[command] in first
 
 
 OutDirectory = Annotated[
@@ -31,13 +53,15 @@ OutDirectory = Annotated[
     typer.Option(
         "--out",
         metavar="DIR",
-        callback=_refuse_run,
+        callback=_refuse_other_results,
         help="Also write results.json and any figures (PNG, SVG) here.",
     ),
 ]
 Format = Annotated[
     SegmentedFormat | None,
-    typer.Option(help="How pieces are written. [default: pieces if there is a U+2581, else subword-nmt]"),
+    typer.Option(
+        help="How pieces are written. [default: pieces if most lines have a U+2581, else subword-nmt]"
+    ),
 ]
 GoldFile = Annotated[
     Path | None,
@@ -190,18 +214,12 @@ def diagnose(
 
     Example: `dpe diagnose --jsonl test.jsonl --gold gold.tsv --train-counts train.fi`
     """
-    from dpe.evaluation import diagnostics
-    from dpe.evaluation.morphology import read_gold
-    from dpe.evaluation.segmented_text import count_words
+    from dpe.evaluation.diagnostics import diagnose_file, diagnostics_tables, draw_diagnostics
 
     require_files(train_counts)
-    result = diagnostics.diagnose(
-        diagnostics.read_posteriors(posteriors),
-        gold=read_gold(gold) if gold else None,
-        train_counts=count_words(train_counts) if train_counts else None,
-    )
-    pictures = diagnostics.draw_diagnostics(result, out) if out else []
-    tables = diagnostics.diagnostics_tables(result)
+    result = diagnose_file(posteriors, gold=gold, train_counts=train_counts)
+    pictures = draw_diagnostics(result, out) if out else []
+    tables = diagnostics_tables(result)
     _show(context, result, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)
 
 
@@ -219,9 +237,9 @@ def _show(
     from dpe.evaluation.tables import show, to_json
 
     if out:  # first, because whoever reads the tables may stop reading
-        with whole_text_file(out / "results.json") as file:
+        with whole_text_file(out / RESULTS) as file:
             file.write(to_json(result) + "\n")
     show(result, tables, as_json=as_json, as_markdown=as_markdown)
     if out:
         progress: Progress = context.obj
-        progress.say(f"{out}: {', '.join(['results.json', *(picture.name for picture in pictures)])}")
+        progress.say(f"{out}: {', '.join([RESULTS, *(picture.name for picture in pictures)])}")

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from dpe.evaluation.segmented_text import Cuts, CutWord
 
@@ -92,28 +93,48 @@ def _source_lines(
     return found
 
 
+class _WordCounts(NamedTuple):
+    """In how many of so many source lines each source word is."""
+
+    lines: int
+    having: Counter[str]
+
+    @classmethod
+    def of(cls, lines: Sequence[str]) -> _WordCounts:
+        return cls(len(lines), Counter(chain.from_iterable(map(_source_words, lines))))
+
+    @classmethod
+    def total(cls, parts: Iterable[_WordCounts]) -> _WordCounts:
+        lines, having = 0, Counter[str]()
+        for part in parts:
+            lines += part.lines
+            having.update(part.having)
+        return cls(lines, having)
+
+
 def _ways(word: str, cuts: Counter[Cuts], sources: Mapping[Cuts, list[str]]) -> list[Way]:
-    words_of = {cut: [_source_words(line) for line in lines] for cut, lines in sources.items()}
+    counts = {cut: _WordCounts.of(lines) for cut, lines in sources.items()}
+    everywhere = _WordCounts.total(counts.values())
     order = sorted(cuts, key=lambda cut: (-cuts[cut], len(cut), sorted(cut)))
     return [
         Way(
             cut=str(CutWord(word, cut)),
             count=cuts[cut],
-            clues=_clues(words_of.get(cut, []), chain(*(w for other, w in words_of.items() if other != cut))),
+            clues=_clues(counts[cut], everywhere) if cut in counts else [],
             examples=[_shortened(line) for line in dict.fromkeys(sources.get(cut, []))][:EXAMPLES],
         )
         for cut in order
     ]
 
 
-def _clues(here: list[frozenset[str]], elsewhere: Iterable[frozenset[str]]) -> list[Clue]:
+def _clues(here: _WordCounts, everywhere: _WordCounts) -> list[Clue]:
     """The source words that are more common here than elsewhere, the most telling first."""
-    others = list(elsewhere)
-    count_elsewhere = Counter(chain(*others))
+    other_lines = everywhere.lines - here.lines
     telling = []
-    for word, count in Counter(chain(*here)).items():
-        clue = Clue(word, count / len(here), count_elsewhere[word] / max(len(others), 1))
-        ratio = log_likelihood_ratio(count, len(here), count_elsewhere[word], len(others))
+    for word, count in here.having.items():
+        other_count = everywhere.having[word] - count
+        clue = Clue(word, count / here.lines, other_count / max(other_lines, 1))
+        ratio = log_likelihood_ratio(count, here.lines, other_count, other_lines)
         if clue.share > clue.share_elsewhere and ratio > SMALLEST_RATIO:
             telling.append((-ratio, word, clue))
     return [clue for _, _, clue in sorted(telling)[:CLUES]]

@@ -11,17 +11,18 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from dpe.errors import UserError
 from dpe.evaluation.comparison import BAND_LABELS, band_label
-from dpe.evaluation.morphology import gold_cuts
+from dpe.evaluation.morphology import gold_cuts, read_gold
 from dpe.evaluation.plots import draw_bars, draw_reliability
-from dpe.evaluation.segmented_text import Cuts, word_spans
+from dpe.evaluation.segmented_text import Cuts, count_words, word_spans
 from dpe.evaluation.tables import Table, percent
 from dpe.text.corpus import read_lines
 
@@ -96,6 +97,27 @@ def _words_of(record: Mapping[str, Any]) -> list[PosteriorWord]:
     return words
 
 
+def diagnose_file(
+    posteriors: Path, *, gold: Path | None = None, train_counts: Path | None = None
+) -> Diagnostics:
+    """As `diagnose`, for files; refuses those that leave nothing to show."""
+    result = diagnose(
+        read_posteriors(posteriors),
+        gold=read_gold(gold) if gold else None,
+        train_counts=count_words(train_counts) if train_counts else None,
+    )
+    if not (result.entropy or result.calibration):
+        raise UserError(
+            f"{posteriors}: has no word to tell of; give lines that 'dpe segment --format jsonl' wrote."
+        )
+    if gold and not result.calibration:
+        raise UserError(
+            f"{gold}: No word of the gold that has two letters or more is in {posteriors}; "
+            "check that both are the same language."
+        )
+    return result
+
+
 def diagnose(
     lines: Iterable[list[PosteriorWord]],
     *,
@@ -107,27 +129,40 @@ def diagnose(
     A token counts for the entropy when it has exactly one run of letters and marks, whose frequency it
     takes. Every token of a gold word counts for the calibration, so frequent words weigh more.
     """
-    entropies: defaultdict[str, list[float]] = defaultdict(list)
-    probability, is_gold = array("d"), array("b")  # at every position of the words of the gold
     tokens: Counter[str] = Counter()
-    for line in lines:
-        for word in line:
-            runs = list(word.evaluated())
-            tokens.update(run for run, _ in runs)
-            if len(runs) == 1:
-                entropies[runs[0][0]].append(word.entropy)
-            for run, probabilities in runs:
-                cuts = gold_cuts(run, gold) if gold else None
-                if cuts is not None:
-                    probability.extend(probabilities)
-                    is_gold.extend(at in cuts for at in range(1, len(probabilities) + 1))
-    bins = calibrate(zip(probability, map(bool, is_gold), strict=True))
+    entropies: defaultdict[str, list[float]] = defaultdict(list)
+    positions = _GoldPositions(gold or {})
+    for word in chain.from_iterable(lines):
+        runs = list(word.evaluated())
+        tokens.update(run for run, _ in runs)
+        if len(runs) == 1:
+            entropies[runs[0][0]].append(word.entropy)
+        positions.add(runs)
+    bins = calibrate(positions)
     return Diagnostics(
         tokens=tokens.total(),
         entropy=_entropy_bands(entropies, tokens if train_counts is None else train_counts),
         calibration=bins,
         calibration_error=expected_calibration_error(bins) if bins else None,
     )
+
+
+class _GoldPositions:
+    """Probability and truth of a boundary at each position inside the words of the gold."""
+
+    def __init__(self, gold: Mapping[str, Cuts]) -> None:
+        self._gold = gold
+        self._probabilities, self._truths = array("d"), array("b")  # small, because there are many
+
+    def add(self, runs: Iterable[tuple[str, Sequence[float]]]) -> None:
+        for run, probabilities in runs:
+            cuts = gold_cuts(run, self._gold)
+            if cuts is not None:
+                self._probabilities.extend(probabilities)
+                self._truths.extend(at in cuts for at in range(1, len(probabilities) + 1))
+
+    def __iter__(self) -> Iterator[tuple[float, bool]]:
+        return zip(self._probabilities, map(bool, self._truths), strict=True)
 
 
 def calibrate(positions: Iterable[tuple[float, bool]]) -> list[CalibrationBin]:
@@ -174,33 +209,36 @@ def _entropy_bands(entropies: Mapping[str, list[float]], frequency: Mapping[str,
 
 def diagnostics_tables(result: Diagnostics) -> list[Table]:
     """Entropy by band and the reliability table, as far as there is anything to show."""
-    tables = []
-    if result.entropy:
-        columns = ["frequency", "tokens", "mean entropy", "median", "below 0.01"]
-        rows = [
-            [band.label, f"{band.tokens:,}", f"{band.mean:.4f}", f"{band.median:.4f}", percent(band.certain)]
-            for band in result.entropy
-        ]
-        tables.append(
-            Table(
-                "Entropy of a word's cuts by its frequency, in nats", columns, rows, frozenset({"frequency"})
-            )
-        )
+    tables = [_entropy_table(result.entropy)] if result.entropy else []
     if result.calibration_error is not None:
-        columns = ["probability", "positions", "mean probability", "gold boundaries"]
-        rows = [
-            [
-                f"{part.lowest:.1f}-{part.highest:.1f}",
-                f"{part.positions:,}",
-                f"{part.mean_probability:.4f}",
-                f"{part.gold_share:.4f}",
-            ]
-            for part in result.calibration
-        ]
-        note = f"Expected calibration error: {result.calibration_error:.4f}"
-        title = "Probability of a boundary against the gold"
-        tables.append(Table(title, columns, rows, frozenset({"probability"}), note))
+        tables.append(_calibration_table(result.calibration, result.calibration_error))
     return tables
+
+
+def _entropy_table(bands: Iterable[EntropyBand]) -> Table:
+    columns = ["frequency", "tokens", "mean entropy", "median", "below 0.01"]
+    rows = [
+        [band.label, f"{band.tokens:,}", f"{band.mean:.4f}", f"{band.median:.4f}", percent(band.certain)]
+        for band in bands
+    ]
+    title = "Entropy of a word's cuts by its frequency, in nats"
+    return Table(title, columns, rows, frozenset({"frequency"}))
+
+
+def _calibration_table(bins: Iterable[CalibrationBin], error: float) -> Table:
+    columns = ["probability", "positions", "mean probability", "gold boundaries"]
+    rows = [
+        [
+            f"{part.lowest:.1f}-{part.highest:.1f}",
+            f"{part.positions:,}",
+            f"{part.mean_probability:.4f}",
+            f"{part.gold_share:.4f}",
+        ]
+        for part in bins
+    ]
+    title = "Probability of a boundary against the gold"
+    note = f"Expected calibration error: {error:.4f}"
+    return Table(title, columns, rows, frozenset({"probability"}), note)
 
 
 def draw_diagnostics(result: Diagnostics, directory: Path) -> list[Path]:

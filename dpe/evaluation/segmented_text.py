@@ -49,9 +49,13 @@ class CutWord(NamedTuple):
 
 
 def detect_format(path: Path) -> SegmentedFormat:
-    """`pieces` if a word marker is among the first lines, else `subword-nmt`."""
-    lines = islice(read_lines(path), LINES_TO_DETECT)
-    return "pieces" if any(MARKER in line for line in lines) else "subword-nmt"
+    """`pieces` if at least half of the first lines that are not empty have a word marker, else `subword-nmt`.
+
+    Not all need to: a model may leave the first word of a line without one. And one alone says nothing: a
+    text may have U+2581 of its own.
+    """
+    has_marker = [MARKER in line for line in islice(read_lines(path), LINES_TO_DETECT) if line.strip()]
+    return "pieces" if has_marker and 2 * sum(has_marker) >= len(has_marker) else "subword-nmt"
 
 
 def read_pieces(path: Path, format: SegmentedFormat | None = None) -> Iterator[list[str]]:
