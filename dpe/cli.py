@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dpe.commands import evaluation, explore, recipe, report, segment, segmenter, text, translator
+from dpe.commands.command import Command
 from dpe.errors import UserError
 from dpe.progress import NORMAL, QUIET, VERBOSE, Progress
 from dpe.version import __version__
@@ -28,6 +29,8 @@ evaluation.register(app)
 recipe.register(app)
 report.register(app)
 explore.register(app)
+for registered in app.registered_commands:
+    registered.cls = Command
 
 # Typer brings its own copy of click since 0.27 or so; its public BadParameter leads to the right classes.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]

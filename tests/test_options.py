@@ -91,7 +91,7 @@ def test_options_of_train_translator_reach_the_training(monkeypatch: pytest.Monk
     save_segmenter(Path("s"), learned_vocabulary())
     own = (
         "--batch-tokens 900 --source-method bpe-dropout --target-method dpe --segmenter s --bpe-dropout 0.2 "
-        "--unigram-alpha 0.3 --unigram-nbest 8 --target-sampling 0.7 --cut-seed 6 --cuts shared "
+        "--target-sampling 0.7 --cut-seed 6 --cuts shared "
         "--cut-workers 2 --moses en fi --bleu-tokenize char --label-smoothing 0.3 --max-tokens 70"
     )
     found = trained_with(
@@ -101,12 +101,88 @@ def test_options_of_train_translator_reach_the_training(monkeypatch: pytest.Monk
     assert_training(found)
     assert (settings.batch, settings.label_smoothing, settings.max_tokens) == (900, 0.3, 70)
     assert (settings.source_method, settings.target_method) == ("bpe-dropout", "dpe")
-    assert (settings.bpe_dropout, settings.unigram_alpha, settings.unigram_nbest) == (0.2, 0.3, 8)
+    assert settings.bpe_dropout == 0.2
     assert (settings.target_sampling, settings.cut_seed) == (0.7, 6)
     assert (settings.moses, settings.bleu_tokenize) == (("en", "fi"), "char")
     assert found["cuts"] == Path("shared")
     assert found["cutter"].has_source
     assert found["bleu"](["Hyvä ."], ["Hyvä."]) == pytest.approx(100)  # both are detokenised
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ("", (0.05, 0.2, -1)),
+        ("--source-method unigram --unigram-alpha 0.3 --unigram-nbest 8", (0.05, 0.3, 8)),
+        ("--target-method unigram --unigram-alpha 0", (0.05, 0.0, -1)),
+        ("--target-method bpe-dropout --bpe-dropout 0", (0.0, 0.2, -1)),
+    ],
+)
+def test_settings_of_cuts_by_counts(
+    monkeypatch: pytest.MonkeyPatch, options: str, wanted: tuple[float, float, int]
+) -> None:
+    found = trained_with(monkeypatch, translator_training, "train_translator", f"train-translator {options}")
+    settings = found["settings"]
+    assert (settings.bpe_dropout, settings.unigram_alpha, settings.unigram_nbest) == wanted
+
+
+@pytest.mark.parametrize(("options", "wanted"), [("", 0.05), ("--source-dropout 0", 0.0)])
+def test_source_dropout_of_train_segmenter(
+    monkeypatch: pytest.MonkeyPatch, options: str, wanted: float
+) -> None:
+    found = trained_with(monkeypatch, segmenter_training, "train_segmenter", f"train-segmenter {options}")
+    assert found["settings"].source_dropout == wanted
+
+
+TRANSLATOR = "train-translator --vocab v --source a --target b --dev-source c --dev-target d --out out"
+CLEAN = "clean --source text --target text --out-source a --out-target b"
+SEGMENTER = "train-segmenter --vocab v --target b --dev-target d"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (f"{TRANSLATOR} --bpe-dropout 0.3", "--bpe-dropout is for --source-method or --target-method bpe-d"),
+        (f"{TRANSLATOR} --unigram-alpha 0.2", "--unigram-alpha is for --source-method or --target-method u"),
+        (f"{TRANSLATOR} --target-method bpe-dropout --unigram-nbest 3", "--unigram-nbest is for --source-m"),
+        (f"{SEGMENTER} --no-source --source-dropout 0.3 --out out", "leave --source-dropout out"),
+        ("score --segmenter s --seed 4", "--seed is for random cuts: --source-dropout."),
+        ("score --segmenter s --epoch 0", "--epoch is for random cuts: --source-dropout."),
+        ("vocab --source text --out -", "--out takes the name of a file"),
+        ("clean --source text --target text --out-source - --out-target b", "--out-source takes the name of"),
+        ("clean --source text --target text --out-source a --out-target -", "--out-target takes the name of"),
+        (f"{CLEAN} --moses en fi --moses en de", "--moses may be given only once"),
+        ("report run --out -", "--out takes the name of a file"),
+        ("demo-corpus --out - --pairs 1", "--out takes a directory, not -"),
+        (f"{SEGMENTER} --no-source --out -", "--out takes a directory, not -"),
+        ("evaluate --hypothesis text --reference text --out -", "--out takes a directory, not -"),
+        ("vocab --source - --target - --out model", "Standard input (-) can be read once only"),
+        ("vocab --source - --protect - --out model", "Standard input (-) can be read once only"),
+        ("report run --out run/results.json", "run/results.json: is a file of the run"),
+        ("report run --out run/corpus/train.en", "run/corpus/train.en: is a file of the run"),
+        ("report run --out run/old.html", "is no run of dpe"),
+        ("translate --translator t text --out t/model.safetensors", "is an input as well"),
+        ("translate --translator t text --out t/ctranslate2-0/model.bin", "is an input as well"),
+    ],
+)
+def test_mistakes_are_sentences(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    files = ["text", "run/results.json", "run/corpus/train.en", "run/old.html", "t/model.safetensors"]
+    before = {Path(name): f"{name}\n" for name in [*files, "t/ctranslate2-0/model.bin"]}
+    for path, text in before.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert run(shlex.split(line)) == 2
+    found = capsys.readouterr()
+    assert found.err.startswith("dpe: ")
+    assert says in found.err
+    assert {path: path.read_text() for path in Path().rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("name", ["train-segmenter", "train-translator"])
+def test_no_option_changes_the_size_of_a_preset(name: str) -> None:
+    options = {one.name: one for one in get_command(app).commands[name].params}  # type: ignore[attr-defined]
+    assert not options.keys() & {"width", "heads", "feed_forward", "encoder_layers", "decoder_layers"}
+    assert "another size takes a recipe" in options["preset"].help
 
 
 def assert_training(found: dict[str, Any]) -> None:
@@ -126,6 +202,19 @@ def test_an_output_is_no_input_even_by_force(name: str, capsys: pytest.CaptureFi
     assert run([name, "--segmenter", "s", "--target", "text", "--out", "text", "--force"]) == 2
     assert "is an input as well" in capsys.readouterr().err
     assert list(read_lines(Path("text"))) == ["talossa"]
+
+
+@pytest.mark.parametrize("name", ["segment", "score"])
+@pytest.mark.parametrize("file", ["vocab.model", "settings.json", "model.safetensors"])
+def test_an_output_is_no_file_of_the_model(name: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    save_segmenter(Path("s"), learned_vocabulary(), source=False)
+    write_lines(Path("text"), ["talossa"])
+    before = Path("s", file).read_bytes()
+    assert run([name, "--segmenter", "s", "--target", "text", "--out", f"s/{file}", "--force"]) == 2
+    assert "is an input as well" in capsys.readouterr().err
+    assert Path("s", file).read_bytes() == before
+    for _ in range(2):  # another name is free, also beside the model, and when it is there
+        command(f"{name} --segmenter s --target text --out s/text.out --workers 1")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -56,6 +56,12 @@ TEXT = ["--source", "x.en", "--target", "x.fi"]
 Dpe = Callable[..., tuple[str, str]]
 
 
+def changed(command: list[str], *change: str) -> list[str]:
+    """A command with other values for some of its options, or with more options."""
+    pairs = zip([*command[1::2], *change[::2]], [*command[2::2], *change[1::2]], strict=True)
+    return [command[0], *(word for pair in dict(pairs).items() for word in pair)]
+
+
 @pytest.fixture
 def dpe(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Dpe:
     """Run a command in this process; gives standard output and standard error."""
@@ -146,6 +152,18 @@ def test_a_language_model_needs_the_target_alone(dpe: Dpe) -> None:
     assert from_file == from_input == "".join(f"{' '.join(cut.pieces)}\n" for cut in api)
 
 
+@pytest.mark.parametrize("name", ["segment", "score"])
+@pytest.mark.parametrize("target", [[], ["--target", "-"]])
+def test_a_language_model_reads_no_pairs(dpe: Dpe, name: str, target: list[str]) -> None:
+    options = [name, "--segmenter", "lm", "--workers", "1"]
+    out, err = dpe(*options, *target, stdin="talo\na house\ttalo\n", code=2)
+    assert "standard input, line 2: has a tab" in err
+    assert "was trained without a source; give the target alone" in err
+    assert out == ""
+    Path("tabs").write_text("ta\tlo\n")
+    dpe(*options, "--target", "tabs")  # a file is the target, whatever is in it
+
+
 def test_source_dropout_of_an_epoch(dpe: Dpe) -> None:
     """The target is cut given a source that dropout has cut."""
     segmenter = Segmenter.load("segmenter")
@@ -173,7 +191,9 @@ def test_pairs_on_the_fly_are_those_of_the_commands(dpe: Dpe, name: str, tempera
     text = [*TEXT, "--source-dropout", "0.5"] if name == "segmenter" else ["--target", "x.fi"]
     vocabulary = ["--vocab", "segmenter/vocab.model", "--method", "bpe-dropout", "--dropout", "0.5"]
     sources, _ = dpe("encode", *vocabulary, *draw, "x.en")
-    targets, _ = dpe("segment", "--segmenter", name, "--workers", "1", *text, *draw, *mode)
+    is_random = name == "segmenter" or temperature is not None
+    drawn = [*draw, *mode] if is_random else []
+    targets, _ = dpe("segment", "--segmenter", name, "--workers", "1", *text, *drawn)
     cutter = OnTheFly(Segmenter.load(name), dropout=0.5, seed=4, temperature=temperature)
     pairs = {}
     for begin in range(len(PAIRS) - 7, -8, -7):
@@ -307,7 +327,7 @@ def test_killed_between_the_last_line_and_the_rename(dpe: Dpe, tmp_path: Path) -
 
 def test_a_finished_output_is_kept(dpe: Dpe, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    options = [*SEGMENT, *TEXT, "--out", str(out)]
+    options = [*SEGMENT, *TEXT, "--source-dropout", "0.2", "--out", str(out)]
     dpe(*options)
     before, stamp = out.read_bytes(), out.stat().st_mtime_ns
     _, err = dpe(*options)
@@ -318,10 +338,10 @@ def test_a_finished_output_is_kept(dpe: Dpe, tmp_path: Path) -> None:
         ["--epoch", "3"], ["--mode", "n-best"], ["--batch-characters", "99"],
         ["--segmenter", "other"], ["--source", "x.fi"],
     ):  # fmt: skip
-        _, err = dpe(*options, *change, code=2)
+        _, err = dpe(*changed(options, *change), code=2)
         assert "--force" in err
         assert out.read_bytes() == before
-    _, err = dpe(*options, "--workers", "2")  # changes no byte, so it is the same configuration
+    _, err = dpe(*changed(options, "--workers", "2"))  # changes no byte, so it is the same configuration
     assert "finished already" in err
     dpe(*options, "--format", "ids", "--force")
     assert out.read_bytes() != before
@@ -378,6 +398,8 @@ def test_an_empty_text_gives_an_empty_output(dpe: Dpe, tmp_path: Path) -> None:
         ([*TEXT, "--out", "/dev/full"], "No space left"),
         ([*TEXT, "--n", "0"], "--n"),
         ([*TEXT, "--n", "3"], "one best cut"),
+        ([*TEXT, "--seed", "4"], "--seed is for random cuts: --source-dropout, or --mode sample."),
+        ([*TEXT, "--mode", "n-best", "--epoch", "3"], "--epoch is for random cuts"),
         ([*TEXT, "--segmenter", "x.fi"], "x.fi is a file"),
         ([*TEXT, "--out", "x.fi/out"], "x.fi is a file"),
         ([*TEXT, "--device", "abacus"], "abacus"),
@@ -389,7 +411,7 @@ def test_an_empty_text_gives_an_empty_output(dpe: Dpe, tmp_path: Path) -> None:
 def test_mistakes_are_sentences(dpe: Dpe, arguments: list[str], says: str) -> None:
     Path("short").write_text("one line\n")
     Path("latin").write_bytes(b"\xe4\n" * len(PAIRS))
-    out, err = dpe(*SEGMENT, *arguments, code=2, stdin="no tab\n")
+    out, err = dpe(*changed(SEGMENT, *arguments), code=2, stdin="no tab\n")
     assert says in err
     assert err.startswith("dpe: ")
     assert out == ""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dpe.choices import BleuTokens, PresetName
+from dpe.errors import UserError
+from dpe.text.files import is_standard_stream
 
 VocabularyFile = Annotated[Path, typer.Option("--vocab", metavar="FILE", help="A SentencePiece model.")]
 InputFile = Annotated[
@@ -36,7 +39,8 @@ BleuTokenize = Annotated[
 Preset = Annotated[
     PresetName,
     typer.Option(
-        help="Size of the network and its training; base is the paper's. Other options override it."
+        help="Size of the network, and how it is trained; base is the paper's. Options change the training; "
+        "another size takes a recipe."
     ),
 ]
 TrainTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the training text.")]
@@ -57,3 +61,28 @@ SaveMinutes = Annotated[
     float, typer.Option(min=0.0, help="Save at least this often, beside every epoch's end.")
 ]
 Average = Annotated[int, typer.Option(min=1, help="Try the mean of the last N epochs' weights.")]
+
+
+def refuse_idle(options: Mapping[str, object], *, needs: str) -> None:
+    """Refuse options that were given where nothing uses them; `None` is not given."""
+    for name, value in options.items():
+        if value is not None:
+            raise UserError(f"{name} is for {needs}.")
+
+
+def named_file(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
+    """A callback for outputs that are files only."""
+    if path is not None and is_standard_stream(path):
+        raise UserError(
+            f"{parameter.opts[0]} takes the name of a file; this is not written to standard output."
+        )
+    return path
+
+
+def model_files(directory: Path) -> list[Path]:
+    """What a training wrote into its directory, as far as it may be there."""
+    from dpe.training.checkpoint import SETTINGS, VOCABULARY
+    from dpe.training.curve import CURVE, PICTURE
+
+    names = [directory / name for name in (SETTINGS, VOCABULARY, CURVE, PICTURE)]
+    return [*names, *directory.glob("*.safetensors"), *directory.glob("ctranslate2-*/*")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpe.choices import CutFormat, CutMode
-from dpe.commands.options import Device, OutFile, Seed
+from dpe.commands.options import Device, OutFile, model_files, refuse_idle
 from dpe.errors import UserError
 from dpe.progress import Progress
 from dpe.text.files import refuse_overwriting
@@ -38,9 +38,14 @@ TargetFile = Annotated[
     ),
 ]
 SourceDropout = Annotated[
-    float, typer.Option(min=0.0, max=1.0, help="Cut the source by BPE dropout of this --epoch first.")
+    float | None,
+    typer.Option(min=0.0, max=1.0, help="Cut the source by BPE dropout of this --epoch first. [default: 0]"),
 ]
-Epoch = Annotated[int, typer.Option(min=0, help="Another epoch gives other random cuts.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(min=0, max=2**63 - 1, help="Same seed, same random cuts. [default: 1]"),
+]
+Epoch = Annotated[int | None, typer.Option(min=0, help="Another epoch gives other random cuts. [default: 0]")]
 BatchCharacters = Annotated[
     int | None,
     typer.Option(min=1, help="Target characters computed at once. [default: 4000]", show_default=False),
@@ -82,9 +87,9 @@ def segment(
     temperature: Annotated[
         float, typer.Option(help="For sample: divides the scores; below 1 keeps closer to the best cut.")
     ] = 1.0,
-    source_dropout: SourceDropout = 0.0,
-    seed: Seed = 1,
-    epoch: Epoch = 0,
+    source_dropout: SourceDropout = None,
+    seed: Seed = None,
+    epoch: Epoch = None,
     format: Annotated[
         CutFormat,
         typer.Option(help="How cuts are written; several cuts of a line are separated by tabs."),
@@ -106,13 +111,17 @@ def segment(
 
     Example: `dpe segment --segmenter segmenter --source train.en --target train.fi --out train.dpe.fi`
     """
-    from dpe.inference.line_answers import CutSettings, LineCutter, SourceCutting
+    from dpe.inference.line_answers import CutSettings, LineCutter
     from dpe.segmentation.temperature import check_temperature
 
     if mode == "best" and n is not None:
         raise UserError("There is one best cut; --n is for --mode n-best and sample.")
     if mode != "sample" and temperature != 1.0:
         raise UserError("--temperature is for --mode sample.")
+    if mode != "sample" and source_dropout is None:
+        refuse_idle(
+            {"--seed": seed, "--epoch": epoch}, needs="random cuts: --source-dropout, or --mode sample"
+        )
     check_temperature(temperature)
     count = {"best": 1, "sample": n or 1, "n-best": n or 5}[mode]
     settings = CutSettings(
@@ -120,7 +129,7 @@ def segment(
         n=count,
         temperature=temperature,
         format=format,
-        source=SourceCutting(dropout=source_dropout, seed=seed, epoch=epoch),
+        source=_source_cutting(source_dropout, seed, epoch),
     )
     _run(
         context.obj,
@@ -143,9 +152,9 @@ def score(
     source: SourceFile = None,
     target: TargetFile = None,
     out: OutFile = None,
-    source_dropout: SourceDropout = 0.0,
-    seed: Seed = 1,
-    epoch: Epoch = 0,
+    source_dropout: SourceDropout = None,
+    seed: Seed = None,
+    epoch: Epoch = None,
     batch_characters: BatchCharacters = None,
     workers: Workers = None,
     device: Device = "auto",
@@ -160,14 +169,16 @@ def score(
 
     Example: `dpe score --segmenter segmenter --source test.en --target test.fi --out test.scores.tsv`
     """
-    from dpe.inference.line_answers import LineScorer, SourceCutting
+    from dpe.inference.line_answers import LineScorer
 
+    if source_dropout is None:
+        refuse_idle({"--seed": seed, "--epoch": epoch}, needs="random cuts: --source-dropout")
     progress: Progress = context.obj
     totals = _run(
         progress,
         LineScorer,
         segmenter,
-        SourceCutting(dropout=source_dropout, seed=seed, epoch=epoch),
+        _source_cutting(source_dropout, seed, epoch),
         text=_text(segmenter, source, target, source_dropout=source_dropout),
         out=out,
         batch_characters=batch_characters,
@@ -183,7 +194,16 @@ def score(
         )
 
 
-def _text(segmenter: Path, source: Path | None, target: Path | None, *, source_dropout: float) -> CorpusText:
+def _source_cutting(dropout: float | None, seed: int | None, epoch: int | None) -> SourceCutting:
+    """How sources are cut; the seed and the epoch are those of samples too."""
+    from dpe.inference.line_answers import SourceCutting
+
+    return SourceCutting(dropout=dropout or 0.0, seed=1 if seed is None else seed, epoch=epoch or 0)
+
+
+def _text(
+    segmenter: Path, source: Path | None, target: Path | None, *, source_dropout: float | None
+) -> CorpusText:
     """The text to read; a source must be given if, and only if, the segmenter was trained with one."""
     from dpe.inference.corpus_run import CorpusText
     from dpe.training.checkpoint import read_settings
@@ -221,7 +241,7 @@ def _run(
     from dpe.training.processes import choose_device
     from dpe.version import __version__
 
-    refuse_overwriting(out, text.source, text.target)
+    refuse_overwriting(out, text.source, text.target, *model_files(segmenter))
     chosen = choose_device(device)
     budget = batch_characters or BATCH_CHARACTERS
     configuration = settings.configuration() | {

@@ -59,8 +59,8 @@ def train_segmenter(
     warmup: Warmup = None,
     dropout: Dropout = None,
     source_dropout: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="BPE dropout of the source.")
-    ] = 0.05,
+        float | None, typer.Option(min=0.0, max=1.0, help="BPE dropout of the source. [default: 0.05]")
+    ] = None,
     max_characters: Annotated[int, typer.Option(min=1, help="Leave longer lines out of training.")] = 1000,
     seed: Seed = 1,
     device: Device = "auto",
@@ -90,6 +90,10 @@ def train_segmenter(
         raise UserError("--no-source trains a model of the target alone; leave the source files out.")
     if not no_source and (source is None or dev_source is None):
         raise UserError("Give --source and --dev-source, or --no-source for a model of the target alone.")
+    if no_source and source_dropout is not None:
+        raise UserError("--no-source trains a model of the target alone; leave --source-dropout out.")
+    if source_dropout is None:
+        source_dropout = 0.0 if no_source else SegmenterSettings.source_dropout
     chosen = SEGMENTER_PRESETS[preset]
     settings = SegmenterSettings(
         network=chosen.network_with(dropout=dropout),
@@ -98,7 +102,7 @@ def train_segmenter(
         ),
         batch=batch_characters or chosen.batch,
         source=not no_source,
-        source_dropout=0.0 if no_source else source_dropout,
+        source_dropout=source_dropout,
         max_characters=max_characters,
     )
     stopping = chosen.stopping(epochs=epochs, steps=steps, patience=patience, average=average)

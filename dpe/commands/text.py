@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from dpe.choices import CountMethod, Normalization, PieceFormat, VocabularyType
-from dpe.commands.options import InputFile, OutFile, VocabularyFile
+from dpe.commands.options import InputFile, OutFile, VocabularyFile, named_file, refuse_idle
 from dpe.errors import UserError
 from dpe.progress import Progress
-from dpe.text.files import refuse_overwriting
+from dpe.text.files import refuse_overwriting, refuse_two_streams
 
 
 def register(app: typer.Typer) -> None:
@@ -47,8 +47,12 @@ def clean(
     *,
     source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")],
     target: Annotated[Path, typer.Option(metavar="FILE", help="Target side.")],
-    out_source: Annotated[Path, typer.Option(metavar="FILE", help="Where the kept source lines go.")],
-    out_target: Annotated[Path, typer.Option(metavar="FILE", help="Where the kept target lines go.")],
+    out_source: Annotated[
+        Path, typer.Option(metavar="FILE", callback=named_file, help="Where the kept source lines go.")
+    ],
+    out_target: Annotated[
+        Path, typer.Option(metavar="FILE", callback=named_file, help="Where the kept target lines go.")
+    ],
     max_tokens: Annotated[int, typer.Option(min=1, help="Drop pairs with this many tokens on a side.")] = 80,
     max_ratio: Annotated[
         float | None,
@@ -83,7 +87,7 @@ def clean(
 def vocab(
     context: typer.Context,
     *,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the model.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", callback=named_file, help="Where to write the model.")],
     source: Annotated[list[Path], typer.Option(metavar="FILE", help="Source text; may be repeated.")] = [],  # noqa: B006
     target: Annotated[list[Path], typer.Option(metavar="FILE", help="Target text; may be repeated.")] = [],  # noqa: B006
     size: Annotated[int, typer.Option(help="Number of pieces.")] = 32_000,
@@ -108,6 +112,7 @@ def vocab(
     from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
     refuse_overwriting(out, *source, *target, protect)
+    refuse_two_streams(*source, *target, protect)
     if not source and not target:
         raise UserError("There is no text to learn from; give --source or --target files.")
     protected = tuple(line for line in read_lines(protect) if line) if protect else ()
@@ -141,8 +146,12 @@ def encode(
     nbest: Annotated[
         int, typer.Option(help="For unigram: sample among this many best cuts; -1 is all.")
     ] = -1,
-    seed: Annotated[int, typer.Option(help="Random cuts depend on seed, epoch and line only.")] = 1,
-    epoch: Annotated[int, typer.Option(min=0, help="Another epoch gives other random cuts.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Random cuts depend on seed, epoch and line only. [default: 1]")
+    ] = None,
+    epoch: Annotated[
+        int | None, typer.Option(min=0, help="Another epoch gives other random cuts. [default: 0]")
+    ] = None,
     format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
     out: OutFile = None,
 ) -> None:
@@ -162,6 +171,9 @@ def encode(
         raise UserError("--alpha is for --method unigram.")
     if nbest != -1 and alpha is None:
         raise UserError("--nbest says what --alpha samples among; give --alpha too.")
+    if method != "bpe-dropout" and alpha is None:
+        refuse_idle({"--seed": seed, "--epoch": epoch}, needs="random cuts: --method bpe-dropout, or --alpha")
+    seed, epoch = 1 if seed is None else seed, epoch or 0
     vocabulary = Vocabulary.load(vocab)
     dropout = DROPOUT if dropout is None else dropout
     segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest)

@@ -28,6 +28,8 @@ from dpe.commands.options import (
     TrainTarget,
     VocabularyFile,
     Warmup,
+    model_files,
+    refuse_idle,
 )
 from dpe.commands.training import training_session
 from dpe.progress import Progress
@@ -68,12 +70,19 @@ def train_translator(
         typer.Option(metavar="DIR", help="What train-segmenter made, for dpe and dpe-fixed."),
     ] = None,
     bpe_dropout: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Of the cuts, where a method is bpe-dropout.")
-    ] = 0.05,
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Of the cuts, where a method is bpe-dropout. [default: 0.05]"),
+    ] = None,
     unigram_alpha: Annotated[
-        float, typer.Option(min=0.0, help="Sharpness of the drawn cuts, where a method is unigram.")
-    ] = 0.2,
-    unigram_nbest: Annotated[int, typer.Option(help="Draw among this many best cuts; -1 is all.")] = -1,
+        float | None,
+        typer.Option(min=0.0, help="Sharpness of the drawn cuts, where a method is unigram. [default: 0.2]"),
+    ] = None,
+    unigram_nbest: Annotated[
+        int | None,
+        typer.Option(
+            help="Draw among this many best cuts, where a method is unigram; -1 is all. [default: -1]"
+        ),
+    ] = None,
     target_sampling: Annotated[
         float | None,
         typer.Option(metavar="T", help="dpe: draw cuts from the posterior at this temperature."),
@@ -139,6 +148,14 @@ def train_translator(
     from dpe.training.translator_training import TranslatorSettings
     from dpe.training.translator_training import train_translator as train
 
+    own = {
+        "bpe-dropout": {"--bpe-dropout": bpe_dropout},
+        "unigram": {"--unigram-alpha": unigram_alpha, "--unigram-nbest": unigram_nbest},
+    }
+    for method, options in own.items():
+        if method not in (source_method, target_method):
+            refuse_idle(options, needs=f"--source-method or --target-method {method}")
+    defaults = TranslatorSettings
     chosen = TRANSLATOR_PRESETS[preset]
     settings = TranslatorSettings(
         network=chosen.network_with(dropout=dropout),
@@ -149,9 +166,9 @@ def train_translator(
         label_smoothing=label_smoothing,
         source_method=source_method,
         target_method=target_method,
-        bpe_dropout=bpe_dropout,
-        unigram_alpha=unigram_alpha,
-        unigram_nbest=unigram_nbest,
+        bpe_dropout=defaults.bpe_dropout if bpe_dropout is None else bpe_dropout,
+        unigram_alpha=defaults.unigram_alpha if unigram_alpha is None else unigram_alpha,
+        unigram_nbest=defaults.unigram_nbest if unigram_nbest is None else unigram_nbest,
         target_sampling=target_sampling,
         cut_seed=cut_seed,
         max_tokens=max_tokens,
@@ -213,7 +230,7 @@ def translate(
 
     progress: Progress = context.obj
     search = Search(beam=beam, length_penalty=length_penalty, n_best=n_best, batch_tokens=batch_tokens)
-    refuse_overwriting(out, file)
+    refuse_overwriting(out, file, *model_files(translator))
     model = Translator.load(translator, int8=int8, threads=threads)
 
     def translated() -> Iterator[str]:

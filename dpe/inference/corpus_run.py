@@ -47,7 +47,8 @@ class CorpusText:
     def pairs(self) -> Iterator[Pair]:
         if self.source is None and self.target is None and self.has_source:
             return read_tsv(None)
-        return read_pairs(self.source, self.target)
+        pairs = read_pairs(self.source, self.target)
+        return pairs if self.has_source or not is_standard_stream(self.target) else _without_tabs(pairs)
 
     def count(self) -> int | None:
         """The number of lines, all of which are checked; None when they can be read only once."""
@@ -60,6 +61,17 @@ class CorpusText:
             )
         is_complete = len(files) == (2 if self.has_source else 1)
         return counts[files[0]] if is_complete else None
+
+
+def _without_tabs(pairs: Iterator[Pair]) -> Iterator[Pair]:
+    """Pairs of a target alone on standard input, where a tab would part it from a source."""
+    for number, pair in enumerate(pairs, start=1):
+        if "\t" in pair.target:
+            raise UserError(
+                f"standard input, line {number}: has a tab, but the segmenter was trained without a source; "
+                "give the target alone, as a file if tabs are part of it."
+            )
+        yield pair
 
 
 @dataclass

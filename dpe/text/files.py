@@ -174,6 +174,12 @@ def refuse_overwriting(out: Path | None, *inputs: Path | None) -> None:
             raise UserError(f"{out}: is an input as well; give the output another name.")
 
 
+def refuse_two_streams(*inputs: Path | None) -> None:
+    """Refuse `-` for more than one input: the first would take all of it."""
+    if sum(path is not None and is_standard_stream(path) for path in inputs) > 1:
+        raise UserError("Standard input (-) can be read once only; give files for the other inputs.")
+
+
 def cached_file(path: Path, stamp: Stamp, cache: Path, kind: str) -> Path:
     """Where the `kind` of file made from this state of `path` is kept; those of older states are removed.
 
