@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from sentencepiece import SentencePieceProcessor
 from typer.main import get_command
 
 from dpe.cli import app
@@ -41,10 +42,17 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert dpe("demo-corpus", "--out", directory, "--pairs", "300").returncode == 0
     path = directory / "vocab.model"
     done = dpe("vocab", "--source", directory / "train.en", "--target", directory / "train.fi",
-               "--size", "300", "--out", path)  # fmt: skip
+               "--size", "300", "--out", path, "--listing", directory / "vocab.vocab")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout == b""  # what is not the result goes to standard error
     return path
+
+
+def test_the_listing_has_every_piece_by_its_id(vocab: Path) -> None:
+    processor = SentencePieceProcessor(model_file=str(vocab))
+    rows = [line.split("\t") for line in vocab.with_suffix(".vocab").read_text("utf-8").splitlines()]
+    assert [piece for piece, _ in rows] == [processor.id_to_piece(i) for i in range(300)]
+    assert [float(score) for _, score in rows] == pytest.approx([processor.get_score(i) for i in range(300)])
 
 
 def test_version() -> None:

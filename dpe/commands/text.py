@@ -103,15 +103,22 @@ def vocab(
     protect: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Strings, one a line, that are always one piece.")
     ] = None,
+    listing: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write all pieces with their scores here, for other toolkits."
+        ),
+    ] = None,
 ) -> None:
     """Learn one vocabulary from all the text given (a SentencePiece model).
 
     Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
     """
-    from dpe.text.corpus import read_lines
+    from dpe.text.corpus import read_lines, write_lines
     from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
     refuse_overwriting(out, *source, *target, protect)
+    refuse_overwriting(listing, *source, *target, protect, out)
     refuse_two_streams(*source, *target, protect)
     if not source and not target:
         raise UserError("There is no text to learn from; give --source or --target files.")
@@ -127,6 +134,8 @@ def vocab(
     lines = (line for path in [*source, *target] for line in read_lines(path))
     learned = learn_vocabulary(progress.track(lines, "reading"), settings)
     learned.save(out)
+    if listing:
+        write_lines(listing, learned.listing())
     progress.say(f"{out}: {len(learned):,} pieces, {len(learned.characters):,} characters")
 
 

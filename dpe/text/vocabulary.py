@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -82,6 +82,10 @@ class Vocabulary:
     def save(self, path: Path) -> None:
         with whole_file(Path(path)) as file:
             file.write(self.content)
+
+    def listing(self) -> Iterator[str]:
+        """A line for each piece, in the order of the ids: piece, tab, score, as in SentencePiece's `.vocab`."""
+        return (f"{one.piece}\t{one.score:g}" for one in self._model.pieces)
 
     def __len__(self) -> int:
         return len(self.pieces)
