@@ -105,9 +105,7 @@ def vocab(
     ] = None,
     listing: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Also write all pieces with their scores here, for other toolkits."
-        ),
+        typer.Option(metavar="FILE", help="Also write all pieces and their scores, for other toolkits."),
     ] = None,
 ) -> None:
     """Learn one vocabulary from all the text given (a SentencePiece model).

@@ -84,7 +84,7 @@ class Vocabulary:
             file.write(self.content)
 
     def listing(self) -> Iterator[str]:
-        """A line for each piece, in the order of the ids: piece, tab, score, as in SentencePiece's `.vocab`."""
+        """A line for each piece, by id: piece, tab, score, as in SentencePiece's `.vocab`."""
         return (f"{one.piece}\t{one.score:g}" for one in self._model.pieces)
 
     def __len__(self) -> int:
