@@ -154,7 +154,7 @@ class ResumableOutput:
             raise UserError(f"{self.path}: cannot be written: {self.path.parent} is a file.") from error
         except OSError as error:
             raise UserError(f"{self.path}: cannot be written: {error.strerror}.") from error
-        try:
+        try:  # flock, unlike the locks of dpe.locks, keeps two outputs of this very process apart too
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             file.close()
