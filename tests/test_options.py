@@ -145,6 +145,8 @@ SEGMENTER = "train-segmenter --vocab v --target b --dev-target d"
         (f"{TRANSLATOR} --bpe-dropout 0.3", "--bpe-dropout is for --source-method or --target-method bpe-d"),
         (f"{TRANSLATOR} --unigram-alpha 0.2", "--unigram-alpha is for --source-method or --target-method u"),
         (f"{TRANSLATOR} --target-method bpe-dropout --unigram-nbest 3", "--unigram-nbest is for --source-m"),
+        (f"{TRANSLATOR} --cuts c", "--cuts is for the cuts of a --segmenter."),
+        (f"{TRANSLATOR} --cut-workers 2", "--cut-workers is for the cuts of a --segmenter."),
         (f"{SEGMENTER} --no-source --source-dropout 0.3 --out out", "leave --source-dropout out"),
         ("score --segmenter s --seed 4", "--seed is for random cuts: --source-dropout."),
         ("score --segmenter s --epoch 0", "--epoch is for random cuts: --source-dropout."),

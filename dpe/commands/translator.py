@@ -155,6 +155,8 @@ def train_translator(
     for method, options in own.items():
         if method not in (source_method, target_method):
             refuse_idle(options, needs=f"--source-method or --target-method {method}")
+    if segmenter is None:
+        refuse_idle({"--cuts": cuts, "--cut-workers": cut_workers}, needs="the cuts of a --segmenter")
     defaults = TranslatorSettings
     chosen = TRANSLATOR_PRESETS[preset]
     settings = TranslatorSettings(
