@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import FORK, at_the_same_time
 from segmenters import learned_vocabulary
 from torch import distributed as dist
 from translators import SETTINGS, bleu, open_corpus, write_corpus
@@ -17,8 +17,6 @@ from dpe.text.segmenters import OwnCut
 from dpe.training.processes import Processes
 from dpe.training.target_cuts import CountTargets
 from dpe.training.translator_task import TranslatorData, TranslatorTask, build_translation
-
-FORK = multiprocessing.get_context("fork")
 
 
 def in_processes(work: Callable[[Processes], Any], place: Path, *, world: int) -> list[Any]:
@@ -33,13 +31,8 @@ def in_processes(work: Callable[[Processes], Any], place: Path, *, world: int) -
         answers.put((rank, work(Processes(rank=rank, world=world))))
         dist.destroy_process_group()
 
-    processes = [FORK.Process(target=start, args=(rank,)) for rank in range(world)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
-    return [answer for _, answer in sorted(answers.get() for _ in processes)]
+    at_the_same_time(start, [(rank,) for rank in range(world)])
+    return [answer for _, answer in sorted(answers.get() for _ in range(world))]
 
 
 def test_every_process_has_all_lines_and_sums(tmp_path: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import multiprocessing
 import time
-from collections.abc import Callable, Sequence
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Any
 
 import pytest
+from forked import FORK, at_the_same_time
 from segmenters import learned_vocabulary
 from translators import TRAIN, open_corpus, write_corpus
 
@@ -19,8 +17,6 @@ from dpe.text.segmenters import BpeDropout
 from dpe.text.word_cuts import Draw
 from dpe.training.processes import Processes
 from dpe.training.target_cuts import CountTargets, Cutting, SegmenterTargets, changed_shares
-
-FORK = multiprocessing.get_context("fork")
 
 
 def test_random_targets_have_draws_of_their_own() -> None:
@@ -49,16 +45,6 @@ def targets(cutter: SlowCutter, place: Path, work: str, processes: Processes) ->
         cutter, Cutting(dropout=0.1), text, directory=place / "cuts", work=place / work,
         processes=processes, progress=Progress(QUIET),
     )  # fmt: skip
-
-
-def at_the_same_time(start: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
-    """Call in as many processes as there are arguments, and see that all end well."""
-    processes = [FORK.Process(target=start, args=one) for one in arguments]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
 
 
 @pytest.mark.parametrize("ranks", [(0, 1), (0, 0)], ids=["processes of one training", "two trainings"])

@@ -17,13 +17,13 @@ from dpe.model.batch_order import batches_by_length
 from dpe.model.batching import MixedCollator, MixedExample, mixed_example
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
+from dpe.text.corpus import Strings
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, VOCABULARY, load_vocabulary, load_weights, read_settings
 from dpe.training.processes import choose_device
 from dpe.training.segmenter_task import build_mixed
 
 Answer = TypeVar("Answer")
-Strings = list[str] | tuple[str, ...]
 
 BATCH_CHARACTERS = 4_000  # a GPU may like more
 

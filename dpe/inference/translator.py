@@ -20,6 +20,7 @@ from dpe.inference.ctranslate2_export import LONGEST, export_model, token_names
 from dpe.machine import cores
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
+from dpe.text.corpus import Strings
 from dpe.text.files import temporary_cache
 from dpe.text.preparation import Moses
 from dpe.text.sentencepiece_model import MARKER
@@ -29,7 +30,6 @@ from dpe.training.translator_task import build_translation
 
 BATCH_TOKENS = 1_000
 WINDOW = 2_000  # lines of a stream that are translated together
-Strings = list[str] | tuple[str, ...]
 LONGEST_PART = 512  # pieces of a source that are translated at once
 
 

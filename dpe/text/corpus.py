@@ -22,6 +22,8 @@ from dpe.text.files import (
     whole_packed_files,
 )
 
+Strings = list[str] | tuple[str, ...]  # lines in memory
+
 
 class Pair(NamedTuple):
     """A target line and the source line beside it; no source for a target-only model."""
