@@ -120,10 +120,11 @@ def test_systems_are_compared_with_bpe_dropout_as_in_the_paper(tmp_path: Path) -
     assert list(paper_tables([found])[0].rows[0]) == cells
 
 
-def test_several_runs_are_rows_with_an_average(tmp_path: Path) -> None:
+def test_several_pairs_are_rows_with_an_average(tmp_path: Path) -> None:
     first = hand_made_run(tmp_path / "one", {"bpe": [20.0], "dpe": [21.0]}, p=0.9)
     second = hand_made_run(tmp_path / "two", {"bpe": [30.0], "dpe": [32.0]}, p=0.9, pair="et-en")
-    third = hand_made_run(tmp_path / "three", {"bpe": [40.0]}, p=0.9)
+    third = hand_made_run(tmp_path / "three", {"bpe": [40.0]}, p=0.9, pair="et-en")
+    again = hand_made_run(tmp_path / "again", {"bpe": [25.0], "dpe": [26.0]}, p=0.9)
     table = paper_tables([read_results(first), read_results(second)])[0]
     assert [list(row) for row in table.rows] == [
         ["en→et", "20.00", "21.00", "+1.00"],
@@ -132,10 +133,12 @@ def test_several_runs_are_rows_with_an_average(tmp_path: Path) -> None:
     ]
     partial = paper_tables([read_results(first), read_results(third)])[0]
     assert [list(row) for row in partial.rows] == [
-        ["en→et (one)", "20.00", "21.00", "+1.00"],
-        ["en→et (three)", "40.00", "", ""],
+        ["en→et", "20.00", "21.00", "+1.00"],
+        ["et→en", "40.00", "", ""],
         ["average", "30.00", "", ""],
     ]
+    of_one_pair = paper_tables([read_results(first), read_results(again)])[0]
+    assert [row[0] for row in of_one_pair.rows] == ["en→et (one)", "en→et (again)"]
 
 
 def test_a_system_with_two_titles_has_one_column(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def paper_tables(
 def _score_table(runs: Sequence[Results], metric: Metric, text: str) -> Table:
     columns = _columns(runs)
     rows = [_row(label, run, columns, metric, text) for label, run in zip(labels(runs), runs, strict=True)]
-    if len(runs) > 1:
+    if len({run.recipe.pair for run in runs}) == len(runs) > 1:
         rows += _average(runs, columns, metric, text)
     return Table(
         f"{METRIC_NAMES[metric]} on {text}: mean of seeds ± standard deviation",
@@ -89,7 +89,7 @@ def _delta(run: Results, system: SystemResult, other: SystemResult, metric: Metr
 def _average(
     runs: Sequence[Results], columns: Sequence[tuple[str, str]], metric: Metric, text: str
 ) -> list[list[str]]:
-    """The last row of the paper's table, over the systems that every run has."""
+    """The last row of the paper's table, over language pairs: of the systems that every run has."""
     means: dict[str, float] = {}
     for name, _ in columns:
         found = [system.mean(metric, text) for run in runs for system in run.systems if system.name == name]
