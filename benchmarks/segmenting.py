@@ -41,7 +41,6 @@ from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, save_model, write_settings
 from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
 from dpe.training.presets import SEGMENTER_PRESETS
-from dpe.training.segmenter_task import build_mixed
 
 SIZE, ROUNDS, TEXTBOOK_BATCH = 8_000, 3, 35
 PAPER_SIZE = 32_000
@@ -140,7 +139,9 @@ def measure_speed(lines: int) -> dict[str, float]:
     torch.set_num_threads(1)
     tiny = SEGMENTER_PRESETS["tiny"].network
     torch.manual_seed(1)
-    small = _saved(build_mixed(tiny, vocabulary(SIZE), source=True), vocabulary(SIZE), tiny, source=True)
+    small = _saved(
+        MixedTransformer.of(tiny, vocabulary(SIZE), source=True), vocabulary(SIZE), tiny, source=True
+    )
     models = {
         "width 256, 4 + 4 layers, 300 steps": segmenter_directory(),
         "width 256, 4 + 4 layers, 300 steps, 32,000 pieces": segmenter_directory(PAPER_SIZE),
@@ -236,7 +237,7 @@ def measure_batches(lines: int) -> dict[str, float]:
 
 def _tiny_language_model() -> Path:
     pieces = vocabulary(SIZE)
-    return _saved(build_mixed(TINY, pieces, source=False), pieces, TINY, source=False)
+    return _saved(MixedTransformer.of(TINY, pieces, source=False), pieces, TINY, source=False)
 
 
 def _peak(directory: Path, lines: Sequence[str], *, workers: int) -> tuple[float, float]:

@@ -34,7 +34,6 @@ from dpe.text.grammar import generate
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import MODEL, load_tensors, put_weights
-from dpe.training.segmenter_task import build_mixed
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
 from dpe.training.session import Session
 from dpe.training.settings import Stopping, TrainingSettings
@@ -104,7 +103,7 @@ def _filled(learned: Vocabulary, size: int) -> Vocabulary:
 
 def untrained_mixed(size: int) -> MixedTransformer:
     torch.manual_seed(1)
-    return build_mixed(NETWORK, vocabulary(size), source=True)
+    return MixedTransformer.of(NETWORK, vocabulary(size), source=True)
 
 
 def trained_mixed(size: int) -> MixedTransformer:
@@ -141,10 +140,7 @@ def _as_file(path: Path, lines: slice) -> ParallelText:
 def translation_model(size: int) -> TranslationTransformer:
     """Untrained: what a step of it costs does not depend on its weights."""
     torch.manual_seed(1)
-    pieces = vocabulary(size)
-    return TranslationTransformer(
-        NETWORK, piece_count=len(pieces), pad_id=pieces.pad_id, bos_id=pieces.bos_id, eos_id=pieces.eos_id
-    )
+    return TranslationTransformer.of(NETWORK, vocabulary(size))
 
 
 def line_batches(size: int, *, count: int, characters: int = BATCH_CHARACTERS) -> list[list[int]]:

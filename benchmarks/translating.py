@@ -40,7 +40,6 @@ from dpe.training.objectives import label_smoothed_cross_entropy
 from dpe.training.session import Session
 from dpe.training.settings import Stopping, TrainingSettings
 from dpe.training.target_cuts import Cutting
-from dpe.training.translator_task import build_translation
 from dpe.training.translator_training import TranslatorSettings, train_translator
 
 SIZE, ROUNDS, BEAM, SMOOTHING = 8_000, 5, 5, 0.1
@@ -150,7 +149,7 @@ def measure_training() -> dict[str, float]:
     """Target tokens a second of our model and of torch's, on the same three batches."""
     torch.manual_seed(1)
     some = batches(range(600))[:3]
-    ours, theirs = build_translation(NETWORK, vocabulary(SIZE)), TorchTransformer()
+    ours, theirs = TranslationTransformer.of(NETWORK, vocabulary(SIZE)), TorchTransformer()
     steps = {"ours": our_step(ours), "torch": training_step(theirs, theirs.loss)}
     works = {name: lambda step=step: [step(batch) for batch in some] for name, step in steps.items()}
     seconds = median_seconds(works)  # type: ignore[arg-type]
@@ -243,7 +242,7 @@ def measure_on_the_fly() -> dict[str, float]:
         workers=1,
         progress=Progress(QUIET),
     )
-    step, epochs = our_step(build_translation(NETWORK, vocabulary(SIZE))), iter(range(100))
+    step, epochs = our_step(TranslationTransformer.of(NETWORK, vocabulary(SIZE))), iter(range(100))
     some = batches(range(CUT_LINES))
 
     def cut() -> None:

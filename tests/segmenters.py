@@ -7,11 +7,11 @@ from pathlib import Path
 
 import torch
 
+from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.text.grammar import generate
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import MODEL, save_model, write_settings
-from dpe.training.segmenter_task import build_mixed
 
 PAIRS = [(pair.source, pair.target) for pair in generate(400, seed=5)]
 NETWORK = TransformerSettings(
@@ -29,7 +29,7 @@ def save_segmenter(directory: Path, vocabulary: Vocabulary, *, source: bool = Tr
     directory.mkdir(parents=True)
     write_settings(directory, "segmenter", {"network": asdict(NETWORK), "source": source}, vocabulary)
     torch.manual_seed(seed)
-    model = build_mixed(NETWORK, vocabulary, source=source)
+    model = MixedTransformer.of(NETWORK, vocabulary, source=source)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)  # sharper than at the start of a training, so that cuts differ in score

@@ -14,10 +14,11 @@ from segmenters import learned_vocabulary
 from torch import distributed as dist
 from translators import SETTINGS, bleu, open_corpus, write_corpus
 
+from dpe.model.translation import TranslationTransformer
 from dpe.text.segmenters import OwnCut
 from dpe.training.processes import Processes
 from dpe.training.target_cuts import CountTargets
-from dpe.training.translator_task import TranslatorData, TranslatorTask, build_translation
+from dpe.training.translator_task import TranslatorData, TranslatorTask
 
 
 def in_processes(work: Callable[[Processes], Any], place: Path, *, world: int) -> list[Any]:
@@ -60,7 +61,7 @@ def make_task(corpus: Path, batch: int) -> TranslatorTask:
         dev_bleu=bleu,
     )
     torch.manual_seed(1)  # another draw might have a tie, which the batch decides by rounding
-    model = build_translation(SETTINGS.network, vocabulary)
+    model = TranslationTransformer.of(SETTINGS.network, vocabulary)
     return TranslatorTask(model, data, batch=batch, seed=1, label_smoothing=0.0)
 
 

@@ -16,6 +16,7 @@ import torch
 from rich.console import Console
 
 from dpe.errors import UserError
+from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.progress import QUIET, Progress
 from dpe.text.corpus import write_lines
@@ -27,7 +28,7 @@ from dpe.training.curve import read_curve
 from dpe.training.kept_weights import KeptWeights
 from dpe.training.position import Position
 from dpe.training.processes import Processes, choose_device
-from dpe.training.segmenter_task import SegmenterData, SegmenterTask, build_mixed
+from dpe.training.segmenter_task import SegmenterData, SegmenterTask
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
 from dpe.training.session import Session
 from dpe.training.settings import Stopping, TrainingSettings
@@ -246,7 +247,7 @@ def test_lines_are_as_long_as_the_model_reads_them(tmp_path: Path) -> None:
     vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
     cut = OwnCut(vocabulary)
     data = SegmenterData(vocabulary=vocabulary, train=text, dev=text, cut_source=cut, max_characters=100)
-    task = SegmenterTask(build_mixed(NETWORK, vocabulary, source=False), data, batch=160, seed=1)
+    task = SegmenterTask(MixedTransformer.of(NETWORK, vocabulary, source=False), data, batch=160, seed=1)
     assert [example.marked for batch in task.examples(0) for example in batch] == ["\u2581talo"]
     assert task.left_out == "1 lines longer than 100 characters left out"
 

@@ -28,7 +28,6 @@ from dpe.model.translation import TranslationTransformer
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, save_model
 from dpe.training.settings import Stopping
-from dpe.training.translator_task import build_translation
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [source for source, _ in TEST]
@@ -49,7 +48,7 @@ def translator(trained: Path) -> Translator:
 
 def random_model(vocabulary: Vocabulary, norm: str) -> TranslationTransformer:
     torch.manual_seed(3)
-    model = build_translation(replace(SETTINGS.network, norm=norm), vocabulary).eval()  # type: ignore[arg-type]
+    model = TranslationTransformer.of(replace(SETTINGS.network, norm=norm), vocabulary).eval()  # type: ignore[arg-type]
     with torch.no_grad():
         model.embedding.weight.mul_(2.0)  # less flat than at the start of a training
         for name, parameter in model.named_parameters():

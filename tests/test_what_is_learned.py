@@ -25,17 +25,19 @@ from dpe.inference import scored_batch
 from dpe.model.batching import MixedCollator
 from dpe.model.chunked_softmax import product_type
 from dpe.model.cross_entropy import smoothed_cross_entropy_reference
+from dpe.model.mixed import MixedTransformer
+from dpe.model.translation import TranslationTransformer
 from dpe.text.segmenters import Bpe, BpeDropout, LongestMatch
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.word_cuts import Draw
 from dpe.training.checkpoint import average_weights, put_weights, read_settings, save_tensors
 from dpe.training.curve import read_curve
 from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
-from dpe.training.segmenter_task import SegmenterData, SegmenterTask, build_mixed
+from dpe.training.segmenter_task import SegmenterData, SegmenterTask
 from dpe.training.settings import Stopping
 from dpe.training.target_cuts import CountTargets
 from dpe.training.trainer import Trainer
-from dpe.training.translator_task import TranslatorData, TranslatorTask, build_translation
+from dpe.training.translator_task import TranslatorData, TranslatorTask
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +102,7 @@ def translator_task(corpus: Path, vocabulary: Vocabulary) -> TranslatorTask:
         dev_bleu=bleu,
         cut_seed=9,
     )
-    model = build_translation(SETTINGS.network, vocabulary)
+    model = TranslationTransformer.of(SETTINGS.network, vocabulary)
     return TranslatorTask(model, data, batch=500, seed=1, label_smoothing=0.3)
 
 
@@ -137,7 +139,7 @@ def test_a_segmenter_learns_from_draws_of_every_epoch(corpus: Path, vocabulary: 
         dev=open_corpus(corpus, "dev"),
         cut_source=BpeDropout(vocabulary, dropout=0.3),
     )
-    task = SegmenterTask(build_mixed(NETWORK, vocabulary, source=True), data, batch=2_000, seed=4)
+    task = SegmenterTask(MixedTransformer.of(NETWORK, vocabulary, source=True), data, batch=2_000, seed=4)
     dropout = BpeDropout(vocabulary, dropout=0.3)
     for epoch in (0, 1):
         for example in chain.from_iterable(task.examples(epoch)):

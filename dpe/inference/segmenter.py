@@ -21,7 +21,6 @@ from dpe.text.corpus import Strings
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, VOCABULARY, load_vocabulary, load_weights, read_settings
 from dpe.training.processes import choose_device
-from dpe.training.segmenter_task import build_mixed
 
 Answer = TypeVar("Answer")
 
@@ -56,7 +55,8 @@ class Segmenter:
         directory = Path(directory)
         settings = read_settings(directory, "segmenter")
         vocabulary = load_vocabulary(directory, settings)
-        model = build_mixed(TransformerSettings(**settings["network"]), vocabulary, source=settings["source"])
+        network = TransformerSettings(**settings["network"])
+        model = MixedTransformer.of(network, vocabulary, source=settings["source"])
         load_weights(directory, model)
         model.to(choose_device(device))
         return cls(model, vocabulary, source=settings["source"], batch_characters=batch_characters)

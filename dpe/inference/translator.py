@@ -26,7 +26,6 @@ from dpe.text.preparation import Moses
 from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, load_vocabulary, load_weights, read_settings
-from dpe.training.translator_task import build_translation
 
 BATCH_TOKENS = 1_000
 WINDOW = 2_000  # lines of a stream that are translated together
@@ -232,7 +231,7 @@ def load_model(directory: Path) -> TranslationTransformer:
     """The torch model of a translator."""
     settings = read_settings(directory, "translator")
     vocabulary = load_vocabulary(directory, settings)
-    model = build_translation(TransformerSettings(**settings["network"]), vocabulary)
+    model = TranslationTransformer.of(TransformerSettings(**settings["network"]), vocabulary)
     load_weights(directory, model)
     return model.eval()
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from dpe.model.attention import key_mask
 from dpe.model.edge_scores import DEFAULT_THRESHOLD, edge_scores
 from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding
+from dpe.text.vocabulary import Vocabulary
 
 # What the decoder reads. The characters of the vocabulary follow from FIRST_CHARACTER on, in its order.
 PAD_CHARACTER = 0
@@ -44,6 +45,18 @@ class MixedTransformer(nn.Module):
         self.encoder = Encoder(settings) if source else None
         self.source_embedding = embedding(piece_count, width, pad_id=pad_id) if source else None
         self.output_embedding = None if source else embedding(piece_count, width, pad_id=pad_id)
+
+    @classmethod
+    def of(cls, settings: TransformerSettings, vocabulary: Vocabulary, *, source: bool) -> MixedTransformer:
+        """An untrained model over a vocabulary."""
+        return cls(
+            settings,
+            piece_count=len(vocabulary),
+            character_count=FIRST_CHARACTER + len(vocabulary.characters),
+            pad_id=vocabulary.pad_id,
+            bos_id=vocabulary.bos_id,
+            source=source,
+        )
 
     @property
     def output_weight(self) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from dpe.model.attention import DecoderCache, key_mask
 from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding
+from dpe.text.vocabulary import Vocabulary
 
 
 class TranslationTransformer(nn.Module):
@@ -28,6 +29,17 @@ class TranslationTransformer(nn.Module):
         # The lookups give the row no gradient already, the output softmax does.
         hook = self._clear_pad_gradient
         self.embedding.weight.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def of(cls, settings: TransformerSettings, vocabulary: Vocabulary) -> TranslationTransformer:
+        """An untrained model over a vocabulary."""
+        return cls(
+            settings,
+            piece_count=len(vocabulary),
+            pad_id=vocabulary.pad_id,
+            bos_id=vocabulary.bos_id,
+            eos_id=vocabulary.eos_id,
+        )
 
     def _clear_pad_gradient(self, weight: Tensor) -> None:
         assert weight.grad is not None

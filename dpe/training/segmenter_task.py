@@ -11,7 +11,6 @@ from torch import Tensor
 from dpe.model.batch_order import batches_by_length, epoch_batches, shard
 from dpe.model.batching import MixedBatch, MixedCollator, MixedExample, mixed_example
 from dpe.model.mixed import MixedTransformer
-from dpe.model.transformer import TransformerSettings
 from dpe.text.segmenters import CountSegmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
@@ -34,18 +33,6 @@ class SegmenterData:
     dev: ParallelText
     cut_source: CountSegmenter  # drawn anew every epoch
     max_characters: int = 1000  # longer lines are left out of training
-
-
-def build_mixed(network: TransformerSettings, vocabulary: Vocabulary, *, source: bool) -> MixedTransformer:
-    """An untrained mixed model over a vocabulary."""
-    return MixedTransformer(
-        network,
-        piece_count=len(vocabulary),
-        character_count=len(MixedCollator(vocabulary).characters),
-        pad_id=vocabulary.pad_id,
-        bos_id=vocabulary.bos_id,
-        source=source,
-    )
 
 
 class SegmenterTask:

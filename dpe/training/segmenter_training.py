@@ -7,13 +7,14 @@ from pathlib import Path
 
 import torch
 
+from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.text.segmenters import source_segmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.model_directory import model_directory, refuse_empty
 from dpe.training.position import Position
-from dpe.training.segmenter_task import SegmenterData, SegmenterTask, build_mixed
+from dpe.training.segmenter_task import SegmenterData, SegmenterTask
 from dpe.training.session import Session
 from dpe.training.settings import TrainingSettings
 from dpe.training.trainer import Trainer
@@ -53,6 +54,6 @@ def train_segmenter(
     )
     with model_directory(out, "segmenter", described, vocabulary, session.processes):
         torch.manual_seed(settings.training.seed)
-        model = build_mixed(settings.network, vocabulary, source=settings.source)
+        model = MixedTransformer.of(settings.network, vocabulary, source=settings.source)
         task = SegmenterTask(model, data, batch=settings.batch, seed=settings.training.seed)
         return Trainer(task, settings.training, out, session).train()

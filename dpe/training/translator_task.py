@@ -10,7 +10,6 @@ from torch import Tensor
 
 from dpe.model.batch_order import batches_by_length, epoch_batches, shard
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation
-from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
 from dpe.text.segmenters import CountSegmenter
 from dpe.text.text_file import ParallelText
@@ -40,17 +39,6 @@ class TranslatorData:
     dev_bleu: Callable[[Sequence[str], Sequence[str]], float]  # hypotheses, references
     cut_seed: int = 1
     max_tokens: int = 256  # lines with more pieces on a side are left out of training
-
-
-def build_translation(network: TransformerSettings, vocabulary: Vocabulary) -> TranslationTransformer:
-    """An untrained translation model over a vocabulary."""
-    return TranslationTransformer(
-        network,
-        piece_count=len(vocabulary),
-        pad_id=vocabulary.pad_id,
-        bos_id=vocabulary.bos_id,
-        eos_id=vocabulary.eos_id,
-    )
 
 
 class TranslatorTask:

@@ -11,6 +11,7 @@ import torch
 from dpe.choices import SourceMethod, TargetMethod
 from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
+from dpe.model.translation import TranslationTransformer
 from dpe.segmentation.temperature import check_temperature
 from dpe.text.segmenters import CountSegmenter, make_segmenter
 from dpe.text.text_file import ParallelText
@@ -21,7 +22,7 @@ from dpe.training.session import Session
 from dpe.training.settings import TrainingSettings
 from dpe.training.target_cuts import CorpusCutter, CountTargets, Cutting, EpochTargets, SegmenterTargets
 from dpe.training.trainer import Trainer
-from dpe.training.translator_task import TranslatorData, TranslatorTask, build_translation
+from dpe.training.translator_task import TranslatorData, TranslatorTask
 
 Bleu = Callable[[Sequence[str], Sequence[str]], float]  # hypotheses, references
 
@@ -113,7 +114,7 @@ def _task(
     )
     torch.manual_seed(settings.training.seed)
     return TranslatorTask(
-        build_translation(settings.network, vocabulary),
+        TranslationTransformer.of(settings.network, vocabulary),
         data,
         batch=settings.batch,
         seed=settings.training.seed,
