@@ -21,7 +21,7 @@ from benchmarks.record import record
 from benchmarks.steps import interleaved, make_batches, make_step, medians, ratio
 from benchmarks.subjects import Collation, line_batches, text, untrained_mixed
 from benchmarks.training_step import active_share, in_own_process, start_probabilities
-from dpe.model.batching import TranslationExample, collate_translation, mixed_example
+from dpe.model.batching import collate_translation, mixed_example, translation_example
 
 LENGTHS = (50, 100, 200, 400, 800)
 SIZES = (2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
@@ -57,18 +57,11 @@ def _batches_of_length(size: int, length: int) -> dict[str, list[Any]]:
     pairs = list(itertools.islice(_long_pairs(length), CHARACTERS // length))
     mixed = [mixed_example(pieces, i, pieces.encode(s), t) for i, (s, t) in enumerate(pairs)]
     translation = [
-        TranslationExample(
-            line=i,
-            source=[*pieces.piece_ids(pieces.encode(source)), pieces.eos_id],
-            target=pieces.piece_ids(pieces.encode(target)),
-        )
-        for i, (source, target) in enumerate(pairs)
+        translation_example(pieces, i, pieces.encode(s), pieces.encode(t)) for i, (s, t) in enumerate(pairs)
     ]
     return {
         "mixed": [collation.collator.collate(mixed, epoch=0)],
-        "translation": [
-            collate_translation(translation, pad_id=pieces.pad_id, bos_id=pieces.bos_id, eos_id=pieces.eos_id)
-        ],
+        "translation": [collate_translation(translation, pieces)],
     }
 
 

@@ -22,9 +22,9 @@ from dpe.model.batching import (
     MixedCollator,
     MixedExample,
     TranslationBatch,
-    TranslationExample,
     collate_translation,
     mixed_example,
+    translation_example,
 )
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
@@ -177,11 +177,9 @@ class Collation:
     def translation(self, lines: list[int]) -> TranslationBatch:
         pieces = self.vocabulary
         examples = [
-            TranslationExample(
-                line=line,
-                source=[*pieces.piece_ids(pieces.encode(text().sources[line])), pieces.eos_id],
-                target=pieces.piece_ids(pieces.encode(text().targets[line])),
+            translation_example(
+                pieces, line, pieces.encode(text().sources[line]), pieces.encode(text().targets[line])
             )
             for line in lines
         ]
-        return collate_translation(examples, pad_id=pieces.pad_id, bos_id=pieces.bos_id, eos_id=pieces.eos_id)
+        return collate_translation(examples, pieces)

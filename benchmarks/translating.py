@@ -29,7 +29,7 @@ from benchmarks.subjects import CACHE, NETWORK, text, trained_mixed, vocabulary
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.inference.translator import Translator, length_limit, load_model
 from dpe.model.batch_order import epoch_batches
-from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation
+from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, translation_example
 from dpe.model.transformer import sinusoids
 from dpe.model.translation import TranslationTransformer
 from dpe.progress import QUIET, Progress
@@ -123,14 +123,12 @@ def batches(lines: Sequence[int], tokens: int = BATCH_TOKENS) -> list[Translatio
 
     def example(number: int) -> TranslationExample:
         source, target = text().sources[lines[number]], text().targets[lines[number]]
-        ids = [*pieces.piece_ids(pieces.encode(source)), pieces.eos_id]
-        return TranslationExample(number, ids, pieces.piece_ids(pieces.encode(target)))
+        return translation_example(pieces, number, pieces.encode(source), pieces.encode(target))
 
     groups = epoch_batches(
         len(lines), example, lambda e: e.size, budget=(tokens, tokens), seed=1, epoch=0, window=len(lines)
     )
-    special = {"pad_id": pieces.pad_id, "bos_id": pieces.bos_id, "eos_id": pieces.eos_id}
-    return [collate_translation(group, **special) for group in groups]
+    return [collate_translation(group, pieces) for group in groups]
 
 
 def median_seconds(works: dict[str, Callable[[], object]]) -> dict[str, float]:

@@ -326,12 +326,12 @@ def test_hiding_everything_spares_the_begin_symbol_and_padding(vocabulary: Vocab
     assert batch.characters.tolist() == [[1, 2, 2], [1, 2, 0]]
 
 
-def test_a_translation_batch() -> None:
+def test_a_translation_batch(vocabulary: Vocabulary) -> None:
     examples = [
         TranslationExample(line=4, source=[9, 3], target=[5, 6, 7]),
         TranslationExample(line=1, source=[8, 8, 3], target=[]),
     ]
-    batch = collate_translation(examples, pad_id=0, bos_id=2, eos_id=3)
+    batch = collate_translation(examples, vocabulary)
     assert batch.source.tolist() == [[9, 3, 0], [8, 8, 3]]
     assert batch.source_lengths.tolist() == [2, 3]
     assert batch.target_in.tolist() == [[2, 5, 6, 7], [2, 0, 0, 0]]
@@ -344,7 +344,7 @@ def test_a_translation_batch() -> None:
 def test_batches_move_between_devices(vocabulary: Vocabulary) -> None:
     mixed = MixedCollator(vocabulary).collate([example_of(0, "▁a", [3])], epoch=0).to("meta")
     examples = [TranslationExample(line=0, source=[3], target=[5])]
-    translation = collate_translation(examples, pad_id=0, bos_id=2, eos_id=3).to("meta")
+    translation = collate_translation(examples, vocabulary).to("meta")
     tensors = (mixed.source, mixed.source_lengths, mixed.characters, mixed.lattice.edge_pieces)
     tensors += (translation.source, translation.source_lengths, translation.target_in, translation.target_out)
     assert all(tensor is not None and tensor.is_meta for tensor in tensors)

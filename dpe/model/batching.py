@@ -159,6 +159,14 @@ class TranslationExample:
         return len(self.source), len(self.target) + 1
 
 
+def translation_example(
+    vocabulary: Vocabulary, number: int, source_pieces: list[str], target_pieces: list[str]
+) -> TranslationExample:
+    """A line for the translation model, from the cuts of both sides."""
+    source = [*vocabulary.piece_ids(source_pieces), vocabulary.eos_id]
+    return TranslationExample(line=number, source=source, target=vocabulary.piece_ids(target_pieces))
+
+
 @dataclass(frozen=True)
 class TranslationBatch:
     """Examples as tensors: `target_out[:, t]` is what follows `target_in[:, : t + 1]`."""
@@ -174,13 +182,12 @@ class TranslationBatch:
         return _moved(self, device)
 
 
-def collate_translation(
-    examples: Sequence[TranslationExample], *, pad_id: int, bos_id: int, eos_id: int
-) -> TranslationBatch:
+def collate_translation(examples: Sequence[TranslationExample], vocabulary: Vocabulary) -> TranslationBatch:
     """Make a batch for the translation model."""
-    source, source_lengths = _padded([example.source for example in examples], fill=pad_id)
-    target_in, target_lengths = _padded([[bos_id, *example.target] for example in examples], fill=pad_id)
-    target_out, _ = _padded([[*example.target, eos_id] for example in examples], fill=pad_id)
+    pad, begin, end = vocabulary.pad_id, vocabulary.bos_id, vocabulary.eos_id
+    source, source_lengths = _padded([example.source for example in examples], fill=pad)
+    target_in, target_lengths = _padded([[begin, *example.target] for example in examples], fill=pad)
+    target_out, _ = _padded([[*example.target, end] for example in examples], fill=pad)
     return TranslationBatch(
         source=source,
         source_lengths=source_lengths,

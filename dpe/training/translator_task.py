@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpe.model.batch_order import batches_by_length, epoch_batches, shard
-from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation
+from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, translation_example
 from dpe.model.translation import TranslationTransformer
 from dpe.text.segmenters import CountSegmenter
 from dpe.text.text_file import ParallelText
@@ -82,7 +82,7 @@ class TranslatorTask:
         if max(len(source_pieces), len(target_pieces)) > self.data.max_tokens:
             self._too_long.add(number)
             return None
-        return self._example(number, source_pieces, target_pieces)
+        return translation_example(self.data.vocabulary, number, source_pieces, target_pieces)
 
     @property
     def left_out(self) -> str:
@@ -93,21 +93,15 @@ class TranslatorTask:
             f"{LONGEST_DEV:,} pieces",
         )
 
-    def _example(self, number: int, source: list[str], target: list[str]) -> TranslationExample:
-        vocabulary = self.data.vocabulary
-        ids = [*vocabulary.piece_ids(source), vocabulary.eos_id]
-        return TranslationExample(line=number, source=ids, target=vocabulary.piece_ids(target))
-
     def _dev_example(self, number: int) -> TranslationExample:
         source, target = self.data.dev[number]
-        cut = self.data.vocabulary.encode
-        return self._example(number, cut(source or ""), cut(target))
+        vocabulary = self.data.vocabulary
+        return translation_example(
+            vocabulary, number, vocabulary.encode(source or ""), vocabulary.encode(target)
+        )
 
     def collate(self, examples: Sequence[TranslationExample], epoch: int = 0) -> TranslationBatch:
-        vocabulary = self.data.vocabulary
-        return collate_translation(
-            examples, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id, eos_id=vocabulary.eos_id
-        )
+        return collate_translation(examples, self.data.vocabulary)
 
     def loss(self, batch: TranslationBatch) -> tuple[Tensor, float, int]:
         smoothed, nats = label_smoothed_cross_entropy(self.model, batch, smoothing=self._smoothing)
