@@ -28,10 +28,10 @@ from pathlib import Path
 from subword_nmt.apply_bpe import BPE
 
 from benchmarks.record import record
+from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
 from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from dpe.text.word_cuts import Draw
 
 MULTI30K = Path(__file__).parents[2] / "shared/data/multi30k/en-de/train.de.xz"
 RUNS, DROPOUT = 5, 0.05

@@ -16,9 +16,9 @@ from typer.main import get_command
 
 from dpe.cli import app
 from dpe.commands.command import Command
+from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
 from dpe.text.vocabulary import Vocabulary
-from dpe.text.word_cuts import Draw
 from dpe.version import __version__
 
 DPE = [sys.executable, "-m", "dpe"]

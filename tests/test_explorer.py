@@ -29,8 +29,8 @@ from dpe.explorer.server import LONGEST_REQUEST, is_own_name, make_app
 from dpe.inference.lattice_edges import MOST_OTHERS
 from dpe.inference.segmentation import pieces_by_word
 from dpe.text.corpus import Pair
+from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
-from dpe.text.word_cuts import Draw
 
 ROOT = Path(__file__).parents[1]
 SOURCE, TARGET = PAIRS[0]

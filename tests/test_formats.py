@@ -9,11 +9,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dpe.errors import UserError
+from dpe.text.draws import Draw
 from dpe.text.formats import FORMATS, format_pieces, parse_line
 from dpe.text.segmenters import BpeDropout, LongestMatch
 from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import Vocabulary
-from dpe.text.word_cuts import Draw
 from tests.conftest import MakeVocabulary
 
 any_line = st.one_of(st.text(), st.text(alphabet="abtalo ▁@ñ\u00a0\t", max_size=30))

@@ -21,9 +21,9 @@ from segmenters import PAIRS, learned_vocabulary, save_segmenter
 from dpe import OnTheFly, Segmenter
 from dpe.cli import run
 from dpe.text.corpus import read_lines, write_lines
+from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
 from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
-from dpe.text.word_cuts import Draw
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = [

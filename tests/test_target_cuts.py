@@ -13,8 +13,8 @@ from segmenters import learned_vocabulary
 from translators import TRAIN, open_corpus, write_corpus
 
 from dpe.progress import QUIET, Progress
+from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
-from dpe.text.word_cuts import Draw
 from dpe.training.processes import Processes
 from dpe.training.target_cuts import CountTargets, Cutting, SegmenterTargets, changed_shares
 

@@ -17,9 +17,9 @@ from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.translator import Translator
 from dpe.progress import QUIET, Progress
+from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from dpe.text.word_cuts import Draw
 from dpe.training.checkpoint import load_tensors
 from dpe.training.curve import read_curve
 from dpe.training.settings import Stopping

@@ -27,9 +27,9 @@ from dpe.model.chunked_softmax import product_type
 from dpe.model.cross_entropy import smoothed_cross_entropy_reference
 from dpe.model.mixed import MixedTransformer
 from dpe.model.translation import TranslationTransformer
+from dpe.text.draws import Draw
 from dpe.text.segmenters import Bpe, BpeDropout, LongestMatch
 from dpe.text.vocabulary import Vocabulary
-from dpe.text.word_cuts import Draw
 from dpe.training.checkpoint import average_weights, put_weights, read_settings, save_tensors
 from dpe.training.curve import read_curve
 from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood

@@ -25,9 +25,9 @@ from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.segmentation import Posterior, pieces_by_word, posterior_probability
 from dpe.inference.segmenter import Segmenter
 from dpe.text.corpus import Pair
+from dpe.text.draws import Draw
 from dpe.text.segmenters import source_segmenter
 from dpe.text.vocabulary import Vocabulary, split_words
-from dpe.text.word_cuts import Draw
 from dpe.version import __version__
 
 

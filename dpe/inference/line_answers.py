@@ -38,9 +38,9 @@ from dpe.inference.segmentation import (
 from dpe.inference.segmenter import Segmenter
 from dpe.model.batching import MixedExample
 from dpe.text.corpus import Pair
+from dpe.text.draws import Draw
 from dpe.text.formats import format_pieces
 from dpe.text.segmenters import source_segmenter
-from dpe.text.word_cuts import Draw
 
 
 class NumberedPairs(NamedTuple):

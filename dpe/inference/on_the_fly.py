@@ -9,8 +9,8 @@ from dpe.errors import UserError
 from dpe.inference.scored_batch import Cut, Drawing, ScoredBatch
 from dpe.inference.segmenter import Segmenter
 from dpe.segmentation.temperature import check_temperature
+from dpe.text.draws import Draw
 from dpe.text.segmenters import source_segmenter
-from dpe.text.word_cuts import Draw
 
 
 class TrainingPair(NamedTuple):

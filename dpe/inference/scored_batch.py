@@ -26,10 +26,9 @@ from dpe.segmentation import dynamic_program
 from dpe.segmentation.dynamic_program import Cuts
 from dpe.segmentation.lattice import Bucket, LatticeBatch
 from dpe.segmentation.n_best import sentence_n_best
+from dpe.text.draws import CUT_STREAM, generator
 from dpe.text.vocabulary import Vocabulary
 
-# Sets the draws of cuts apart from every other draw of the same seed, epoch and line.
-_CUT_STREAM = 0x63757473
 _CELLS_AT_ONCE = 4_000_000  # of the n-best tables and of the draws: tens of megabytes
 
 
@@ -52,9 +51,8 @@ class Drawing:
 
     def uniforms(self, line: int, length: int) -> NDArray[np.float64]:
         """The randomness of a line of so many characters. # [draw, character]"""
-        drawn = [number % 2**64 for number in (self.seed, self.epoch, line)]  # numpy takes no negative ones
-        keys = ([_CUT_STREAM, *drawn, draw] for draw in range(self.n))
-        return np.stack([np.random.default_rng(key).random(length) for key in keys])
+        keys = ((CUT_STREAM, self.seed, self.epoch, line, draw) for draw in range(self.n))
+        return np.stack([generator(*key).random(length) for key in keys])
 
 
 class ScoredBatch:

@@ -15,7 +15,7 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import TypeVar
 
-import numpy as np
+from dpe.text.draws import generator
 
 Example = TypeVar("Example")
 Item = TypeVar("Item")
@@ -39,7 +39,7 @@ def epoch_batches(
     `budget` bounds both for a batch, padding included. An example that exceeds it alone is a batch of its
     own. Only one window of examples is in memory.
     """
-    random = np.random.default_rng([seed % 2**64, epoch])  # numpy takes no negative seed
+    random = generator(seed, epoch)
     order = random.permutation(count)
     for begin in range(0, count, window):
         loaded = (load(line) for line in order[begin : begin + window].tolist())

@@ -13,15 +13,13 @@ from torch import Tensor
 
 from dpe.model.mixed import BEGIN_CHARACTER, FIRST_CHARACTER, PAD_CHARACTER, UNKNOWN_CHARACTER
 from dpe.segmentation.lattice import LatticeBatch, LatticeBuilder
+from dpe.text.draws import NOISE_STREAM, generator
 from dpe.text.vocabulary import Vocabulary, split_words
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Batch = TypeVar("Batch", bound="DataclassInstance")
-
-# Sets the noise of the characters apart from every other draw of the same seed, epoch and line.
-_NOISE_STREAM = 0x6E6F6973
 
 
 class CharacterIds:
@@ -129,9 +127,7 @@ class MixedCollator:
     def _hidden(self, examples: Sequence[MixedExample], epoch: int) -> NDArray[np.bool_]:
         """Which characters of the joined examples to hide."""
         drawn = [
-            np.random.default_rng([_NOISE_STREAM, self._seed % 2**64, epoch, example.line]).random(
-                len(example.marked)
-            )
+            generator(NOISE_STREAM, self._seed, epoch, example.line).random(len(example.marked))
             for example in examples
         ]
         return np.concatenate(drawn) < self._unknown_rate

@@ -16,9 +16,9 @@ from dpe.pipeline.results import read_run_recipe
 from dpe.pipeline.texts import Texts
 from dpe.pipeline.training_table import SEGMENTER_TITLES
 from dpe.text.corpus import read_lines
+from dpe.text.draws import Draw
 from dpe.text.segmenters import make_segmenter
 from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
-from dpe.text.word_cuts import Draw
 
 _BPE_SYSTEMS = {"BPE": "bpe", "BPE dropout": "bpe-dropout", "longest match": "longest-match"}
 _N_BEST = 3

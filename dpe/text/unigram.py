@@ -10,8 +10,9 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from dpe.errors import UserError
+from dpe.text.draws import Draw
 from dpe.text.vocabulary import Vocabulary, split_words
-from dpe.text.word_cuts import Draw, WordCache, join_unknown, require_type, word_parts
+from dpe.text.word_cuts import WordCache, join_unknown, require_type, word_parts
 
 # SentencePiece's unigram models rate an unknown character this far below their worst piece.
 _UNKNOWN_PENALTY = 10.0

@@ -1,11 +1,10 @@
-"""What segmenters that cut word by word share: the seed of a draw, protected parts, unknown characters."""
+"""What segmenters that cut word by word share: protected parts, unknown characters, remembered words."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from dpe.choices import VocabularyType
 from dpe.errors import UserError
@@ -14,20 +13,6 @@ from dpe.text.vocabulary import Vocabulary
 _CACHED_WORDS, _LONGEST_CACHED = 1 << 15, 64  # tens of megabytes
 
 T = TypeVar("T")
-
-
-class Draw(NamedTuple):
-    """What a random cut depends on besides the text; nothing else does (order, batches, processes).
-
-    Two sides of a corpus that share all three share their random numbers: give each side its own seed.
-    """
-
-    seed: int = 1
-    epoch: int = 0
-    line: int = 0
-
-    def generator(self) -> random.Random:
-        return random.Random(f"{self.seed} {self.epoch} {self.line}")
 
 
 def require_type(method: str, vocabulary: Vocabulary, needed: VocabularyType) -> None:

@@ -11,10 +11,10 @@ from torch import Tensor
 from dpe.model.batch_order import batches_by_length, epoch_batches, shard
 from dpe.model.batching import MixedBatch, MixedCollator, MixedExample, mixed_example
 from dpe.model.mixed import MixedTransformer
+from dpe.text.draws import Draw
 from dpe.text.segmenters import CountSegmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
-from dpe.text.word_cuts import Draw
 from dpe.training.objectives import batch_edge_scores, best_log_probability, marginal_log_likelihood
 from dpe.training.pace import bits_of
 from dpe.training.processes import Processes

@@ -21,15 +21,13 @@ from typing import Protocol
 from dpe.locks import lock_file, try_lock, wait_for_lock
 from dpe.progress import Progress
 from dpe.text.corpus import read_lines
+from dpe.text.draws import TARGET_STREAM, Draw
 from dpe.text.segmenters import CountSegmenter
 from dpe.text.sentencepiece_model import MARKER
 from dpe.text.text_file import ParallelText, TextFile
-from dpe.text.word_cuts import Draw
 from dpe.training.interrupts import at_once
 from dpe.training.processes import Processes
 
-# Sets the target's draws apart from the source's: a seed of its own, as `Draw` asks for.
-_TARGET_STREAM = 1 << 40
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 # The pieces of a line's target: (line number, text) -> pieces.
@@ -54,7 +52,7 @@ class CountTargets:
     seed: int
 
     def start(self, epoch: int) -> CutTarget:
-        return lambda line, text: self.segmenter.cut(text, Draw(self.seed + _TARGET_STREAM, epoch, line))
+        return lambda line, text: self.segmenter.cut(text, Draw(self.seed + TARGET_STREAM, epoch, line))
 
     def report(self) -> dict[str, float]:
         return {}

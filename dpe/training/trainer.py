@@ -7,7 +7,6 @@ processes make the updates of one process that accumulates N times as many batch
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import torch
 from dpe.errors import UserError
 from dpe.model.batch_order import prefetch, shard
 from dpe.progress import duration
+from dpe.text.draws import torch_seed
 from dpe.training.allocator import keep_freed_memory
 from dpe.training.checkpoint import MODEL, average_weights, put_weights, save_model
 from dpe.training.curve import Curve
@@ -177,7 +177,7 @@ class Trainer:
         """Add the gradient of one batch. Its dropout masks depend on where it stands, not on who runs it."""
         settings, position, processes = self.settings, self.position, self.processes
         number = (position.updates * settings.accumulate + index) * processes.world + processes.rank
-        torch.manual_seed(_seed(settings.seed, position.epoch, number))
+        torch.manual_seed(torch_seed(settings.seed, position.epoch, number))
         device = processes.device.type
         with torch.autocast(device, dtype=torch.bfloat16, enabled=settings.bf16 and device == "cuda"):
             loss, nats, units = self.task.loss(batch.to(processes.device))
@@ -286,9 +286,3 @@ class Trainer:
 
     def _seconds_left(self) -> float:
         return (time.monotonic() - self._started) * (1 / self._share_done() - 1)
-
-
-def _seed(*numbers: int) -> int:
-    """One seed of several numbers, without patterns."""
-    digest = hashlib.blake2b(" ".join(map(str, numbers)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1

@@ -11,10 +11,10 @@ from torch import Tensor
 from dpe.model.batch_order import batches_by_length, epoch_batches, shard
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, translation_example
 from dpe.model.translation import TranslationTransformer
+from dpe.text.draws import Draw
 from dpe.text.segmenters import CountSegmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
-from dpe.text.word_cuts import Draw
 from dpe.training.objectives import label_smoothed_cross_entropy
 from dpe.training.pace import bits_of
 from dpe.training.processes import Processes
