@@ -248,7 +248,7 @@ def test_lines_are_as_long_as_the_model_reads_them(tmp_path: Path) -> None:
     cut = OwnCut(vocabulary)
     data = SegmenterData(vocabulary=vocabulary, train=text, dev=text, cut_source=cut, max_characters=100)
     task = SegmenterTask(MixedTransformer.of(NETWORK, vocabulary, source=False), data, batch=160, seed=1)
-    assert [example.marked for batch in task.examples(0) for example in batch] == ["\u2581talo"]
+    assert [example.marked for batch in task.batches(0) for example in batch] == ["\u2581talo"]
     assert task.left_out == "1 lines longer than 100 characters left out"
 
 

@@ -111,7 +111,7 @@ def test_the_source_is_cut_by_the_draw_that_a_segmenters_cuts_know_of(
 ) -> None:
     task, dropout = translator_task(corpus, vocabulary), BpeDropout(vocabulary, dropout=0.3)
     for epoch in (0, 1):
-        for example in chain.from_iterable(task.examples(epoch)):
+        for example in chain.from_iterable(task.batches(epoch)):
             cut = dropout.cut(TRAIN[example.line][0], Draw(9, epoch, example.line))
             assert example.source == [*vocabulary.piece_ids(cut), vocabulary.eos_id]
 
@@ -119,7 +119,7 @@ def test_the_source_is_cut_by_the_draw_that_a_segmenters_cuts_know_of(
 def test_the_loss_is_smoothed_and_the_number_shown_is_not(corpus: Path, vocabulary: Vocabulary) -> None:
     task = translator_task(corpus, vocabulary)
     task.model.eval()
-    batch = task.collate(next(task.examples(0)), 0)
+    batch = task.collate(next(task.batches(0)), 0)
     loss, nats, tokens = task.loss(batch)
     states = task.model.states(batch.source, batch.source_lengths, batch.target_in)
     real = batch.target_out != vocabulary.pad_id
@@ -142,7 +142,7 @@ def test_a_segmenter_learns_from_draws_of_every_epoch(corpus: Path, vocabulary: 
     task = SegmenterTask(MixedTransformer.of(NETWORK, vocabulary, source=True), data, batch=2_000, seed=4)
     dropout = BpeDropout(vocabulary, dropout=0.3)
     for epoch in (0, 1):
-        for example in chain.from_iterable(task.examples(epoch)):
+        for example in chain.from_iterable(task.batches(epoch)):
             cut = dropout.cut(TRAIN[example.line][0], Draw(4, epoch, example.line))
             assert example.source == [*vocabulary.piece_ids(cut), vocabulary.eos_id]
 

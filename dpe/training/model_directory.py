@@ -10,7 +10,6 @@ from typing import Any
 from dpe.errors import UserError
 from dpe.locks import lock_file, try_lock
 from dpe.text.files import remove_leftovers
-from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import write_settings
 from dpe.training.processes import Processes
@@ -30,13 +29,6 @@ def model_directory(
             remove_leftovers(directory)
         processes.wait()
         yield
-
-
-def refuse_empty(train: ParallelText, dev: ParallelText) -> None:
-    """There must be something to learn from, and something to choose by."""
-    for name, text in (("training", train), ("development", dev)):
-        if len(text) == 0:
-            raise UserError(f"The {name} text has no lines; give files with text.")
 
 
 @contextmanager

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from dpe.model.batch_order import batches_by_length, epoch_batches, shard
+from dpe.model.batch_order import batches_by_length, epoch_batches
 from dpe.model.batching import MixedBatch, MixedCollator, MixedExample, mixed_example
 from dpe.model.mixed import MixedTransformer
 from dpe.text.draws import Draw
@@ -18,7 +19,7 @@ from dpe.text.vocabulary import Vocabulary
 from dpe.training.objectives import batch_edge_scores, best_log_probability, marginal_log_likelihood
 from dpe.training.pace import bits_of
 from dpe.training.processes import Processes
-from dpe.training.task import left_out_sentence, refuse_long_dev
+from dpe.training.task import left_out_sentence, own_batches, refuse_long_dev
 
 LONGEST_DEV = 2_000  # characters; longer lines of the development text are left out
 UNKNOWN_RATE = 0.001  # characters hidden from the decoder, so that the unknown character is trained
@@ -33,6 +34,20 @@ class SegmenterData:
     dev: ParallelText
     cut_source: CountSegmenter  # drawn anew every epoch
     max_characters: int = 1000  # longer lines are left out of training
+
+
+class DevSums(NamedTuple):
+    """What is summed over the development text."""
+
+    marginal: float = 0.0  # log-likelihood, in nats
+    best: float = 0.0  # log-probability of the best cuts, in nats
+    pieces: float = 0.0  # of the best cuts
+    characters: float = 0.0  # with one end per sentence
+    words: float = 0.0
+    unknown: float = 0.0  # characters that are in no piece
+
+    def plus(self, other: DevSums) -> DevSums:
+        return DevSums(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 class SegmenterTask:
@@ -50,7 +65,7 @@ class SegmenterTask:
         self._collator = MixedCollator(data.vocabulary, unknown_rate=UNKNOWN_RATE, seed=seed)
         self._dev_collator = MixedCollator(data.vocabulary)
 
-    def examples(self, epoch: int) -> Iterator[list[MixedExample]]:
+    def batches(self, epoch: int) -> Iterator[list[MixedExample]]:
         return epoch_batches(
             len(self.data.train),
             lambda number: self._load(number, epoch),
@@ -93,22 +108,20 @@ class SegmenterTask:
     def evaluate(self, processes: Processes) -> dict[str, float]:
         """Exact bits per character, those of the best cut alone, and pieces per word."""
         self.model.eval()
-        sums = [0.0] * 6
-        for examples in shard(self._dev_examples(), rank=processes.rank, world=processes.world):
-            if examples is not None:
-                batch = self._dev_collator.collate(examples, epoch=0).to(processes.device)
-                sums = [a + b for a, b in zip(sums, self._dev_sums(batch), strict=True)]
-        marginal, map_, pieces, characters, words, unknown = processes.sum_scalars(sums)
-        bits = bits_of(-marginal, characters)
+        sums = DevSums()
+        for batch in own_batches(self._dev_batches(), self._dev_collated, processes):
+            sums = sums.plus(self._dev_sums(batch))
+        total = DevSums(*processes.sum_scalars(list(sums)))
+        bits = bits_of(-total.marginal, total.characters)
         return {
             "score": bits,
             "dev_bits": bits,
-            "dev_map_bits": bits_of(-map_, characters),
-            "dev_pieces_per_word": pieces / max(words, 1.0),
-            "dev_unknown_characters": unknown,
+            "dev_map_bits": bits_of(-total.best, total.characters),
+            "dev_pieces_per_word": total.pieces / max(total.words, 1.0),
+            "dev_unknown_characters": total.unknown,
         }
 
-    def _dev_examples(self) -> Iterator[list[MixedExample]]:
+    def _dev_batches(self) -> Iterator[list[MixedExample]]:
         examples = map(self._load_dev, self._dev_lines)
         return batches_by_length(examples, lambda one: one.size, budget=(self._batch, self._batch))
 
@@ -117,9 +130,17 @@ class SegmenterTask:
         pieces = None if source is None else self.data.vocabulary.encode(source)
         return mixed_example(self.data.vocabulary, number, pieces, target)
 
-    def _dev_sums(self, batch: MixedBatch) -> list[float]:
-        """Log-likelihood, log-probability of the best cuts, their pieces; characters, words, unknowns."""
+    def _dev_collated(self, examples: list[MixedExample]) -> MixedBatch:
+        return self._dev_collator.collate(examples, epoch=0)
+
+    def _dev_sums(self, batch: MixedBatch) -> DevSums:
         scores = batch_edge_scores(self.model, batch)
-        map_, pieces = best_log_probability(scores, batch)
-        marginal = float(marginal_log_likelihood(scores, batch).double().sum())
-        return [marginal, map_, pieces, batch.character_count, batch.word_count, batch.unknown_count]
+        best, pieces = best_log_probability(scores, batch)
+        return DevSums(
+            marginal=float(marginal_log_likelihood(scores, batch).double().sum()),
+            best=best,
+            pieces=pieces,
+            characters=batch.character_count,
+            words=batch.word_count,
+            unknown=batch.unknown_count,
+        )

@@ -12,11 +12,12 @@ from dpe.model.transformer import TransformerSettings
 from dpe.text.segmenters import source_segmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.model_directory import model_directory, refuse_empty
+from dpe.training.model_directory import model_directory
 from dpe.training.position import Position
 from dpe.training.segmenter_task import SegmenterData, SegmenterTask
 from dpe.training.session import Session
 from dpe.training.settings import TrainingSettings
+from dpe.training.task import refuse_empty
 from dpe.training.trainer import Trainer
 
 

@@ -5,13 +5,19 @@ Both leave out lines that are too long for the memory of a batch, and say how ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 
 from dpe.errors import UserError
+from dpe.model.batch_order import shard
+from dpe.model.batching import MixedBatch, TranslationBatch
+from dpe.text.text_file import ParallelText
 from dpe.training.processes import Processes
+
+Example = TypeVar("Example")
+Batch = TypeVar("Batch", MixedBatch, TranslationBatch)
 
 
 class Task(Protocol):
@@ -27,7 +33,7 @@ class Task(Protocol):
     def left_out(self) -> str:
         """How many lines of the epochs so far, and of the development text, were too long; empty if none."""
 
-    def examples(self, epoch: int) -> Iterator[list[Any]]:
+    def batches(self, epoch: int) -> Iterator[list[Any]]:
         """The batches of an epoch as lists of examples, in order; the same on every process."""
 
     def collate(self, examples: list[Any], epoch: int) -> Any:
@@ -38,6 +44,22 @@ class Task(Protocol):
 
     def evaluate(self, processes: Processes) -> dict[str, float]:
         """Scores on the development text; among them `score`, of which lower is better."""
+
+
+def own_batches(
+    batches: Iterable[list[Example]], collate: Callable[[list[Example]], Batch], processes: Processes
+) -> Iterator[Batch]:
+    """This process's share of the batches, as tensors on its device."""
+    for examples in shard(batches, rank=processes.rank, world=processes.world):
+        if examples is not None:
+            yield collate(examples).to(processes.device)
+
+
+def refuse_empty(train: ParallelText, dev: ParallelText) -> None:
+    """There must be something to learn from, and something to choose by."""
+    for name, text in (("training", train), ("development", dev)):
+        if len(text) == 0:
+            raise UserError(f"The {name} text has no lines; give files with text.")
 
 
 def refuse_long_dev(kept: Sized, limit: str) -> None:

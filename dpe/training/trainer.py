@@ -138,7 +138,7 @@ class Trainer:
         """For each update its batches; None stands where only another process has one."""
         accumulate, epoch = self.settings.accumulate, self.position.epoch
         groups = shard(
-            self.task.examples(epoch),
+            self.task.batches(epoch),
             rank=self.processes.rank,
             world=self.processes.world,
             start=self.position.updates * accumulate,

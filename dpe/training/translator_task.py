@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpe.model.batch_order import batches_by_length, epoch_batches, shard
+from dpe.model.batch_order import batches_by_length, epoch_batches
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, translation_example
 from dpe.model.translation import TranslationTransformer
 from dpe.text.draws import Draw
@@ -19,7 +19,7 @@ from dpe.training.objectives import label_smoothed_cross_entropy
 from dpe.training.pace import bits_of
 from dpe.training.processes import Processes
 from dpe.training.target_cuts import CutTarget, EpochTargets
-from dpe.training.task import left_out_sentence, refuse_long_dev
+from dpe.training.task import left_out_sentence, own_batches, refuse_long_dev
 
 LONGEST_DEV = 1_000  # pieces; longer lines of the development text are left out
 
@@ -63,7 +63,7 @@ class TranslatorTask:
         self._dev = [example for example in examples if max(example.size) <= LONGEST_DEV + 1]
         refuse_long_dev(self._dev, f"{LONGEST_DEV:,} pieces")
 
-    def examples(self, epoch: int) -> Iterator[list[TranslationExample]]:
+    def batches(self, epoch: int) -> Iterator[list[TranslationExample]]:
         cut_target = self.data.targets.start(epoch)
         return epoch_batches(
             len(self.data.train),
@@ -100,7 +100,10 @@ class TranslatorTask:
             vocabulary, number, vocabulary.encode(source or ""), vocabulary.encode(target)
         )
 
-    def collate(self, examples: Sequence[TranslationExample], epoch: int = 0) -> TranslationBatch:
+    def collate(self, examples: list[TranslationExample], epoch: int) -> TranslationBatch:
+        return self._collated(examples)
+
+    def _collated(self, examples: list[TranslationExample]) -> TranslationBatch:
         return collate_translation(examples, self.data.vocabulary)
 
     def loss(self, batch: TranslationBatch) -> tuple[Tensor, float, int]:
@@ -114,12 +117,10 @@ class TranslatorTask:
         self.model.eval()
         nats, tokens = 0.0, 0
         translations: dict[int, str] = {}
-        for examples in shard(self._dev_batches(), rank=processes.rank, world=processes.world):
-            if examples is not None:
-                batch = self.collate(examples).to(processes.device)
-                nats += float(label_smoothed_cross_entropy(self.model, batch, smoothing=0.0)[1])
-                tokens += batch.token_count
-                translations |= self._translated(batch)
+        for batch in own_batches(self._dev_batches(), self._collated, processes):
+            nats += float(label_smoothed_cross_entropy(self.model, batch, smoothing=0.0)[1])
+            tokens += batch.token_count
+            translations |= self._translated(batch)
         bits = bits_of(*processes.sum_scalars([nats, tokens]))
         lines = processes.join_lines(translations)
         bleu = self.data.dev_bleu(

@@ -16,11 +16,12 @@ from dpe.segmentation.temperature import check_temperature
 from dpe.text.segmenters import CountSegmenter, make_segmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.model_directory import model_directory, refuse_empty
+from dpe.training.model_directory import model_directory
 from dpe.training.position import Position
 from dpe.training.session import Session
 from dpe.training.settings import TrainingSettings
 from dpe.training.target_cuts import CorpusCutter, CountTargets, Cutting, EpochTargets, SegmenterTargets
+from dpe.training.task import refuse_empty
 from dpe.training.trainer import Trainer
 from dpe.training.translator_task import TranslatorData, TranslatorTask
 
