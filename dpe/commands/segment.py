@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,8 +16,8 @@ from dpe.progress import Progress
 from dpe.text.files import refuse_overwriting
 
 if TYPE_CHECKING:
-    from dpe.inference.corpus_run import CorpusText
-    from dpe.inference.line_answers import CutSettings, LineCutter, LineScorer, SourceCutting
+    from dpe.inference.corpus_run import Answerer, CorpusText
+    from dpe.inference.line_answers import SourceCutting
 
 SegmenterDirectory = Annotated[
     Path, typer.Option("--segmenter", metavar="DIR", help="What train-segmenter made.")
@@ -133,9 +133,9 @@ def segment(
     )
     _run(
         context.obj,
-        LineCutter,
+        partial(LineCutter, segmenter, settings),
         segmenter,
-        settings,
+        settings.configuration(),
         text=_text(segmenter, source, target, source_dropout=source_dropout),
         out=out,
         batch_characters=batch_characters,
@@ -170,15 +170,17 @@ def score(
     Example: `dpe score --segmenter segmenter --source test.en --target test.fi --out test.scores.tsv`
     """
     from dpe.inference.line_answers import LineScorer
+    from dpe.inference.segmentation import Score
 
     if source_dropout is None:
         refuse_idle({"--seed": seed, "--epoch": epoch}, needs="random cuts: --source-dropout")
     progress: Progress = context.obj
+    draws = _source_cutting(source_dropout, seed, epoch)
     totals = _run(
         progress,
-        LineScorer,
+        partial(LineScorer, segmenter, draws),
         segmenter,
-        _source_cutting(source_dropout, seed, epoch),
+        draws.configuration(),
         text=_text(segmenter, source, target, source_dropout=source_dropout),
         out=out,
         batch_characters=batch_characters,
@@ -187,10 +189,12 @@ def score(
         force=force,
     )
     if totals:
-        bits = -totals["log_probability"] / math.log(2) / totals["characters"]
+        whole = Score(
+            totals["log_probability"], characters=int(totals["characters"]), unknown=int(totals["unknown"])
+        )
         progress.say(
-            f"log p(y | x) {totals['log_probability']:,.2f}, {bits:.4f} bits per character, "
-            f"{totals['characters']:,} characters, {totals['unknown']:,} unknown"
+            f"log p(y | x) {whole.log_probability:,.2f}, {whole.bits_per_character:.4f} bits per character, "
+            f"{whole.characters:,} characters, {whole.unknown:,} unknown"
         )
 
 
@@ -222,9 +226,9 @@ def _text(
 
 def _run(
     progress: Progress,
-    answerer: type[LineCutter] | type[LineScorer],
+    answerer: Callable[..., Answerer],
     segmenter: Path,
-    settings: CutSettings | SourceCutting,
+    asked: Mapping[str, Any],
     *,
     text: CorpusText,
     out: Path | None,
@@ -233,9 +237,7 @@ def _run(
     device: str,
     force: bool,
 ) -> Mapping[str, float]:
-    """Ask about every line; gives the sums over all lines."""
-    from functools import partial
-
+    """Ask about every line; gives the sums over all lines. `asked` says in a record what was asked."""
     from dpe.inference.corpus_run import CorpusRun
     from dpe.inference.segmenter import BATCH_CHARACTERS, fingerprint
     from dpe.training.processes import choose_device
@@ -244,16 +246,12 @@ def _run(
     refuse_overwriting(out, text.source, text.target, *model_files(segmenter))
     chosen = choose_device(device)
     budget = batch_characters or BATCH_CHARACTERS
-    configuration = settings.configuration() | {
+    configuration = {
+        **asked,
         "version": __version__,
         "segmenter": fingerprint(segmenter),
         "batch_characters": budget,
         "device": chosen.type,
     }
-    run = CorpusRun(
-        make=partial(answerer, segmenter, settings, device=str(chosen), batch_characters=budget),  # type: ignore[arg-type]
-        workers=1 if workers is None and chosen.type == "cuda" else workers,
-        batch_characters=budget,
-        progress=progress,
-    )
+    run = CorpusRun.of(answerer, device=chosen, workers=workers, batch_characters=budget, progress=progress)
     return run.write(text, out, configuration, force=force).totals

@@ -37,8 +37,7 @@ class SegmenterCutter:
         self.vocabulary_fingerprint: str = settings["vocabulary"]
         self._segmenter, self._progress = segmenter, progress
         self._text = CorpusText(source if self.has_source else None, target, self.has_source)
-        self._device = choose_device(device)
-        self._workers = 1 if workers is None and self._device.type == "cuda" else workers
+        self._device, self._workers = choose_device(device), workers
         self.fingerprint = fingerprint(segmenter)
 
     def cut(self, out: Path, cutting: Cutting) -> None:
@@ -48,14 +47,11 @@ class SegmenterCutter:
             temperature=cutting.temperature or 1.0,
             source=SourceCutting(dropout=cutting.dropout, seed=cutting.seed, epoch=cutting.epoch),
         )
-        make = partial(
-            LineCutter,
-            self._segmenter,
-            settings,
-            device=str(self._device),
+        run = CorpusRun.of(
+            partial(LineCutter, self._segmenter, settings),
+            device=self._device,
+            workers=self._workers,
             batch_characters=BATCH_CHARACTERS,
-        )
-        run = CorpusRun(
-            make=make, workers=self._workers, batch_characters=BATCH_CHARACTERS, progress=self._progress
+            progress=self._progress,
         )
         run.write(self._text, out, {"cutter": self.fingerprint, **asdict(cutting)}, force=False)

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,24 @@ class CorpusRun:
     workers: int | None  # None: one per core, but this process alone for a short text
     batch_characters: int
     progress: Progress
+
+    @classmethod
+    def of(
+        cls,
+        answerer: Callable[..., Answerer],
+        *,
+        device: torch.device,
+        workers: int | None,
+        batch_characters: int,
+        progress: Progress,
+    ) -> CorpusRun:
+        """A run of a `LineCutter` or `LineScorer` that lacks only what is given here; a GPU has one worker."""
+        return cls(
+            make=partial(answerer, device=str(device), batch_characters=batch_characters),
+            workers=1 if workers is None and device.type == "cuda" else workers,
+            batch_characters=batch_characters,
+            progress=progress,
+        )
 
     def write(
         self, text: CorpusText, out: Path | None, configuration: Mapping[str, Any], *, force: bool
