@@ -17,7 +17,7 @@ from segmenters import PAIRS, learned_vocabulary, save_segmenter
 from dpe.errors import UserError
 from dpe.inference import corpus_run
 from dpe.inference.corpus_run import CorpusRun, CorpusText, _Reader
-from dpe.inference.line_answers import LineScorer, SourceCutting
+from dpe.inference.line_answers import EpochDraws, LineScorer
 from dpe.inference.resumable_output import ResumableOutput
 from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.workers import ordered_results
@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def scoring(place: Path) -> tuple[CorpusRun, CorpusText]:
     """A text to score, and how."""
-    make = partial(LineScorer, place / "segmenter", SourceCutting(), device="cpu", batch_characters=4_000)
+    make = partial(LineScorer, place / "segmenter", EpochDraws(), device="cpu", batch_characters=4_000)
     run = CorpusRun(make=make, workers=1, batch_characters=4_000, progress=Progress(QUIET))
     return run, CorpusText(place / "x.en", place / "x.fi", has_source=True)
 

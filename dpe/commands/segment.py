@@ -17,7 +17,7 @@ from dpe.text.files import refuse_overwriting
 
 if TYPE_CHECKING:
     from dpe.inference.corpus_run import Answerer, CorpusText
-    from dpe.inference.line_answers import SourceCutting
+    from dpe.inference.line_answers import EpochDraws
 
 SegmenterDirectory = Annotated[
     Path, typer.Option("--segmenter", metavar="DIR", help="What train-segmenter made.")
@@ -129,13 +129,13 @@ def segment(
         n=count,
         temperature=temperature,
         format=format,
-        source=_source_cutting(source_dropout, seed, epoch),
+        draws=_draws(source_dropout, seed, epoch),
     )
     _run(
         context.obj,
         partial(LineCutter, segmenter, settings),
         segmenter,
-        settings.configuration(),
+        {"command": "segment"} | settings.configuration(),
         text=_text(segmenter, source, target, source_dropout=source_dropout),
         out=out,
         batch_characters=batch_characters,
@@ -175,12 +175,12 @@ def score(
     if source_dropout is None:
         refuse_idle({"--seed": seed, "--epoch": epoch}, needs="random cuts: --source-dropout")
     progress: Progress = context.obj
-    draws = _source_cutting(source_dropout, seed, epoch)
+    draws = _draws(source_dropout, seed, epoch)
     totals = _run(
         progress,
         partial(LineScorer, segmenter, draws),
         segmenter,
-        draws.configuration(),
+        {"command": "score"} | draws.configuration(),
         text=_text(segmenter, source, target, source_dropout=source_dropout),
         out=out,
         batch_characters=batch_characters,
@@ -198,11 +198,10 @@ def score(
         )
 
 
-def _source_cutting(dropout: float | None, seed: int | None, epoch: int | None) -> SourceCutting:
-    """How sources are cut; the seed and the epoch are those of samples too."""
-    from dpe.inference.line_answers import SourceCutting
+def _draws(dropout: float | None, seed: int | None, epoch: int | None) -> EpochDraws:
+    from dpe.inference.line_answers import EpochDraws
 
-    return SourceCutting(dropout=dropout or 0.0, seed=1 if seed is None else seed, epoch=epoch or 0)
+    return EpochDraws(dropout=dropout or 0.0, seed=1 if seed is None else seed, epoch=epoch or 0)
 
 
 def _text(

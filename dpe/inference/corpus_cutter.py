@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from dpe.inference.corpus_run import CorpusRun, CorpusText
-from dpe.inference.line_answers import CutSettings, LineCutter, SourceCutting
+from dpe.inference.line_answers import CutSettings, EpochDraws, LineCutter
 from dpe.inference.segmenter import BATCH_CHARACTERS, fingerprint
 from dpe.progress import Progress
 from dpe.training.checkpoint import read_settings
@@ -45,7 +45,7 @@ class SegmenterCutter:
         settings = CutSettings(
             mode="best" if cutting.temperature is None else "sample",
             temperature=cutting.temperature or 1.0,
-            source=SourceCutting(dropout=cutting.dropout, seed=cutting.seed, epoch=cutting.epoch),
+            draws=EpochDraws(dropout=cutting.dropout, seed=cutting.seed, epoch=cutting.epoch),
         )
         run = CorpusRun.of(
             partial(LineCutter, self._segmenter, settings),

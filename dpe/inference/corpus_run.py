@@ -106,7 +106,7 @@ class CorpusRun:
         batch_characters: int,
         progress: Progress,
     ) -> CorpusRun:
-        """A run of a `LineCutter` or `LineScorer` that lacks only what is given here; a GPU has one worker."""
+        """A run of a `LineCutter` or `LineScorer` that lacks only this; a GPU has one worker."""
         return cls(
             make=partial(answerer, device=str(device), batch_characters=batch_characters),
             workers=1 if workers is None and device.type == "cuda" else workers,

@@ -58,8 +58,8 @@ class Answers(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceCutting:
-    """How sources are cut: BPE dropout of this epoch, or the vocabulary's own cut if it is 0."""
+class EpochDraws:
+    """Dropout of the source, 0 for the vocabulary's own cut; seed and epoch of every draw."""
 
     dropout: float = 0.0
     seed: int = 1
@@ -67,7 +67,7 @@ class SourceCutting:
 
     def configuration(self) -> dict[str, Any]:
         """What a record says of it."""
-        return {"command": "score", "source_dropout": self.dropout, "seed": self.seed, "epoch": self.epoch}
+        return {"source_dropout": self.dropout, "seed": self.seed, "epoch": self.epoch}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,28 +78,28 @@ class CutSettings:
     n: int = 1
     temperature: float = 1.0
     format: CutFormat = "pieces"
-    source: SourceCutting = field(default_factory=SourceCutting)
+    draws: EpochDraws = field(default_factory=EpochDraws)
 
     def configuration(self) -> dict[str, Any]:
         """What a record says of it."""
         own = {"mode": self.mode, "n": self.n, "temperature": self.temperature, "format": self.format}
-        return self.source.configuration() | own | {"command": "segment"}
+        return own | self.draws.configuration()
 
 
 class _LineReader:
     """A segmenter that computes with one thread, whatever the machine, so that sums are always the same."""
 
-    def __init__(self, directory: Path, source: SourceCutting, *, device: str, batch_characters: int) -> None:
+    def __init__(self, directory: Path, draws: EpochDraws, *, device: str, batch_characters: int) -> None:
         torch.set_num_threads(1)
         self.segmenter = Segmenter.load(directory, device=device, batch_characters=batch_characters)
-        self._source = source
-        self._cut_source = source_segmenter(self.segmenter.vocabulary, source.dropout)
+        self._draws = draws
+        self._cut_source = source_segmenter(self.segmenter.vocabulary, draws.dropout)
 
     def examples(self, lines: NumberedPairs) -> Iterator[MixedExample]:
         for number, (source, target) in zip(lines.numbers, lines.pairs, strict=True):
             pieces = None
             if source is not None:
-                pieces = self._cut_source.cut(source, Draw(self._source.seed, self._source.epoch, number))
+                pieces = self._cut_source.cut(source, Draw(self._draws.seed, self._draws.epoch, number))
             yield self.segmenter.example(number, pieces, target)
 
 
@@ -107,12 +107,12 @@ class LineCutter(_LineReader):
     """Cuts lines. Several cuts of a line are separated by tabs; a list in `jsonl`."""
 
     def __init__(self, directory: Path, settings: CutSettings, *, device: str, batch_characters: int) -> None:
-        super().__init__(directory, settings.source, device=device, batch_characters=batch_characters)
+        super().__init__(directory, settings.draws, device=device, batch_characters=batch_characters)
         self._settings = settings
         self._drawing = Drawing(
             n=settings.n,
-            seed=settings.source.seed,
-            epoch=settings.source.epoch,
+            seed=settings.draws.seed,
+            epoch=settings.draws.epoch,
             temperature=settings.temperature,
         )
 
