@@ -35,8 +35,8 @@ from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import MODEL, load_tensors, put_weights
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
-from dpe.training.session import Session
-from dpe.training.settings import Stopping, TrainingSettings
+from dpe.training.session import Session, Stopping
+from dpe.training.settings import TrainingSettings
 
 SHARED_TEXT = Path(__file__).parents[2] / "shared" / "data" / "multi30k" / "en-de"
 CACHE = Path(tempfile.gettempdir()) / "dpe-benchmarks"

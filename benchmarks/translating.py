@@ -37,8 +37,8 @@ from dpe.text.corpus import write_lines
 from dpe.text.text_file import ParallelText
 from dpe.training.checkpoint import MODEL, save_model, write_settings
 from dpe.training.objectives import label_smoothed_cross_entropy
-from dpe.training.session import Session
-from dpe.training.settings import Stopping, TrainingSettings
+from dpe.training.session import Session, Stopping
+from dpe.training.settings import TrainingSettings
 from dpe.training.target_cuts import Cutting
 from dpe.training.translator_training import TranslatorSettings, train_translator
 

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "dpe"
 
 # Data flows down this list. A line's members may import each other only downwards, never in a circle.
 LAYERS = [
-    ["version", "errors", "choices", "machine"],
+    ["version", "errors", "choices", "differences", "machine"],
     ["progress", "locks"],
     ["text"],
     ["segmentation"],

@@ -17,7 +17,7 @@ from dpe.text.corpus import read_lines, write_lines
 from dpe.text.vocabulary import Vocabulary
 from dpe.training import segmenter_training, translator_training
 from dpe.training.presets import SEGMENTER_PRESETS
-from dpe.training.settings import Stopping
+from dpe.training.session import Stopping
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]

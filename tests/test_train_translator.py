@@ -22,7 +22,7 @@ from dpe.text.segmenters import BpeDropout
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import load_tensors
 from dpe.training.curve import read_curve
-from dpe.training.settings import Stopping
+from dpe.training.session import Stopping
 from dpe.training.target_cuts import Cutting
 
 TWO_STEPS = Stopping(steps=2)

@@ -30,8 +30,8 @@ from dpe.training.position import Position
 from dpe.training.processes import Processes, choose_device
 from dpe.training.segmenter_task import SegmenterData, SegmenterTask
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
-from dpe.training.session import Session
-from dpe.training.settings import Stopping, TrainingSettings
+from dpe.training.session import Session, Stopping
+from dpe.training.settings import TrainingSettings
 
 NETWORK = TransformerSettings(width=8, heads=1, feed_forward=8, encoder_layers=1, decoder_layers=1)
 TARGETS = [f"talo{ending} auto{ending}" for ending in ("", "n", "ssa", "sta", "lle", "kin", "t", "ja")] * 5

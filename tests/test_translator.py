@@ -27,7 +27,7 @@ from dpe.inference.translator import LONGEST_PART, exported, length_limit, load_
 from dpe.model.translation import TranslationTransformer
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, save_model
-from dpe.training.settings import Stopping
+from dpe.training.session import Stopping
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [source for source, _ in TEST]

@@ -34,7 +34,7 @@ from dpe.training.checkpoint import average_weights, put_weights, read_settings,
 from dpe.training.curve import read_curve
 from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
 from dpe.training.segmenter_task import SegmenterData, SegmenterTask
-from dpe.training.settings import Stopping
+from dpe.training.session import Stopping
 from dpe.training.target_cuts import CountTargets
 from dpe.training.trainer import Trainer
 from dpe.training.translator_task import TranslatorData, TranslatorTask

@@ -14,8 +14,8 @@ from dpe.model.transformer import TransformerSettings
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.position import Position
-from dpe.training.session import Session
-from dpe.training.settings import Stopping, TrainingSettings
+from dpe.training.session import Session, Stopping
+from dpe.training.settings import TrainingSettings
 from dpe.training.target_cuts import CorpusCutter
 from dpe.training.translator_training import TranslatorSettings, train_translator
 

@@ -12,8 +12,7 @@ import typer
 from dpe.progress import QUIET, Progress
 
 if TYPE_CHECKING:
-    from dpe.training.session import Session
-    from dpe.training.settings import Stopping
+    from dpe.training.session import Session, Stopping
 
 
 @contextmanager

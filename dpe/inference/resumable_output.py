@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dpe.differences import differing
 from dpe.errors import UserError
 from dpe.text.corpus import line_bytes
 from dpe.text.files import is_packed, whole_file, whole_packed_files
@@ -116,14 +117,12 @@ class ResumableOutput:
         return record if record == fresh and has_partial else None
 
     def _refuse_other(self, there: Record, fresh: Record) -> None:
-        for key in sorted(there.configuration.keys() | fresh.configuration.keys()):
-            old, new = there.configuration.get(key), fresh.configuration.get(key)
-            if old != new:
-                raise UserError(
-                    f"{self.path} was {'made' if there.finished else 'begun'} with another configuration "
-                    f"({key.replace('_', ' ')} was {old} and is {new}); "
-                    "give another --out, or --force to start over."
-                )
+        for key, old, new in differing(there.configuration, fresh.configuration):
+            raise UserError(
+                f"{self.path} was {'made' if there.finished else 'begun'} with another configuration "
+                f"({key.replace('_', ' ')} was {old} and is {new}); "
+                "give another --out, or --force to start over."
+            )
 
     def _refuse_changed(self, record: Record, *, has_partial: bool) -> None:
         size = record.published if is_packed(self._place) else record.bytes

@@ -19,10 +19,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dpe.differences import first_difference
 from dpe.errors import UserError
 from dpe.machine import machine
 from dpe.text.files import remove_leftovers, whole_text_file
-from dpe.training.settings import first_difference
 
 RECORD = "artifact.json"
 _NOT_COPIED = ("cache", "cuts", "ctranslate2-*")  # made again from the rest

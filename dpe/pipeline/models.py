@@ -25,8 +25,8 @@ from dpe.training.position import Position
 from dpe.training.presets import SEGMENTER_PRESETS, TRANSLATOR_PRESETS, Preset
 from dpe.training.processes import Processes, choose_device
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
-from dpe.training.session import Session
-from dpe.training.settings import Stopping, TrainingSettings
+from dpe.training.session import Session, Stopping
+from dpe.training.settings import TrainingSettings
 from dpe.training.translator_training import TranslatorSettings, train_translator
 
 MODEL_FILES = (SETTINGS, VOCABULARY, MODEL, CURVE)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from dpe.differences import flatten
 from dpe.pipeline.results import Results
 from dpe.recipe.recipe import Recipe
 from dpe.recipe.writing import recipe_json
@@ -43,23 +44,17 @@ def _names(recipes: Sequence[Recipe]) -> list[str]:
 
 def _settings(recipes: Sequence[Recipe]) -> list[str]:
     """Those that are not the same in all, as `--set` takes them; what is left to the preset is not said."""
-    tables = [_flat(recipe_json(recipe)) for recipe in recipes]
+    tables = [_telling(recipe) for recipe in recipes]
     differ = [key for key in tables[0] if any(table.get(key) != tables[0][key] for table in tables)]
     return [
         ", ".join(f"{key}={table[key]}" for key in differ if table.get(key) is not None) for table in tables
     ]
 
 
+def _telling(recipe: Recipe) -> dict[str, Any]:
+    flat = flatten(recipe_json(recipe))
+    return {key: value for key, value in flat.items() if key.rpartition(".")[2] not in _NOT_TELLING}
+
+
 def _numbers(recipes: Sequence[Recipe]) -> list[str]:
     return [f"run {number}" for number in range(1, len(recipes) + 1)]
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys as `translator.steps`."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        elif key not in _NOT_TELLING:
-            flat[f"{prefix}{key}"] = value
-    return flat

@@ -19,11 +19,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
+from dpe.differences import first_difference
 from dpe.errors import UserError
 from dpe.text.files import whole_file
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.curve import CURVE, PICTURE
-from dpe.training.settings import first_difference
 
 FORMAT = 1
 SETTINGS, VOCABULARY, MODEL, LAST = "settings.json", "vocab.model", "model.safetensors", "last.safetensors"

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpe.model.transformer import TransformerSettings
-from dpe.training.settings import Stopping, TrainingSettings
+from dpe.training.session import Stopping
+from dpe.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
