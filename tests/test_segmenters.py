@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 
 from dpe.errors import UserError
 from dpe.text.draws import Draw
-from dpe.text.segmenters import METHODS, Bpe, BpeDropout, CountSegmenter, LongestMatch, make_segmenter
+from dpe.text.segmenters import (
+    METHODS,
+    Bpe,
+    BpeDropout,
+    CountSegmenter,
+    LongestMatch,
+    make_segmenter,
+    source_segmenter,
+)
 from dpe.text.sentencepiece_model import MARKER
 from dpe.text.unigram import Unigram
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary, split_words
@@ -196,6 +204,12 @@ def test_mistakes_are_sentences(
     vocabulary = make_vocabulary({MARKER: -1.0, "a": -2.0}, kind=kind)
     with pytest.raises(UserError, match=message):
         make_segmenter(method, vocabulary, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.01, math.nan])
+def test_the_dropout_of_a_source_is_a_probability(bpe_vocabulary: Vocabulary, dropout: float) -> None:
+    with pytest.raises(UserError, match="from 0 to 1"):
+        source_segmenter(bpe_vocabulary, dropout)
 
 
 def test_every_method_is_made(bpe_vocabulary: Vocabulary, unigram_vocabulary: Vocabulary) -> None:

@@ -34,8 +34,6 @@ class OnTheFly:
     def __init__(
         self, segmenter: Segmenter, *, dropout: float = 0.05, seed: int = 1, temperature: float | None = None
     ) -> None:
-        if not 0 <= dropout <= 1:
-            raise UserError(f"dropout is {dropout}; it must be from 0 to 1.")
         if temperature is not None:
             check_temperature(temperature)
         self._segmenter, self._seed, self._temperature = segmenter, seed, temperature

@@ -59,8 +59,7 @@ class BpeDropout:
 
     def __init__(self, vocabulary: Vocabulary, *, dropout: float = DROPOUT) -> None:
         require_type("bpe-dropout", vocabulary, "bpe")
-        if not 0 <= dropout <= 1:
-            raise UserError(f"The dropout is {dropout}; give a probability from 0 to 1.")
+        _refuse_no_probability(dropout)
         self._vocabulary, self._dropout = vocabulary, dropout
         self._ranks = vocabulary.ranks
         self._words = WordCache(self._analyse)
@@ -140,9 +139,15 @@ def make_segmenter(
 
 def source_segmenter(vocabulary: Vocabulary, dropout: float) -> CountSegmenter:
     """How a source is cut: BPE dropout, or the vocabulary's own cut when there is none."""
+    _refuse_no_probability(dropout)
     if dropout > 0 and vocabulary.type != "bpe":
         raise UserError(
             f"A {vocabulary.type} vocabulary has no merges to drop; cut the source without dropout "
             "(--source-dropout 0, in a recipe segmenter.source_dropout = 0)."
         )
     return BpeDropout(vocabulary, dropout=dropout) if dropout > 0 else OwnCut(vocabulary)
+
+
+def _refuse_no_probability(dropout: float) -> None:
+    if not 0 <= dropout <= 1:
+        raise UserError(f"The dropout is {dropout}; give a probability from 0 to 1.")
