@@ -1,7 +1,7 @@
 """Which weights become `model.safetensors`: those of the best epoch, or of an end that scores better.
 
-What is tried only because the training ends (part of an epoch, an average of epochs) must not show when it
-goes on later: then the best epoch's weights, which stay beside, are the kept ones again.
+At its end a training tries two more candidates: weights within an epoch, and an average of epochs. If it is
+prolonged later they must leave no trace: the best epoch's weights, kept beside, become the model again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ class KeptWeights:
 
     def __init__(self, directory: Path, model: nn.Module, position: Position, *, writes: bool) -> None:
         self._model, self._position, self._writes = model, position, writes
+        self._directory = directory
         self._kept, self._best_epoch = directory / MODEL, directory / _BEST_EPOCH
 
     @property
     def is_lost(self) -> bool:
-        """Whether somebody has removed what cannot be made again."""
+        """Whether model.safetensors was saved and has since been removed."""
         return math.isfinite(self._position.kept_score) and not self._kept.exists()
 
     def after_epoch(self, scores: Mapping[str, float]) -> None:
@@ -51,6 +52,22 @@ class KeptWeights:
         self._position.at_end = math.inf
         if self._writes and self._best_epoch.exists():
             self._best_epoch.replace(self._kept)
+
+    def keep_for_average(self, scores: Mapping[str, float], *, epochs: int) -> None:
+        """Keep the weights after an epoch beside those of the epochs before it, so many in all."""
+        if self._writes and epochs > 1:
+            epoch = self._position.epoch
+            save_model(self._epoch_path(epoch), self._model, scores)
+            self._epoch_path(epoch - epochs).unlink(missing_ok=True)
+
+    def epochs_to_average(self, epochs: int) -> list[Path]:
+        """The weights of the last epochs, so many at most, the latest first."""
+        last = self._position.epoch
+        paths = map(self._epoch_path, range(last, max(last - epochs, 0), -1))
+        return [path for path in paths if path.exists()]
+
+    def _epoch_path(self, epoch: int) -> Path:
+        return self._directory / f"epoch-{epoch:04}.safetensors"
 
     def _keep_if_better(self, scores: Mapping[str, float]) -> None:
         if self._writes and scores["score"] < self._position.kept_score:

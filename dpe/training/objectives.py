@@ -7,6 +7,8 @@ The marginal likelihood of a sentence is a sum over its words, because no piece 
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from dpe.model.batching import MixedBatch, TranslationBatch
@@ -56,3 +58,8 @@ def label_smoothed_cross_entropy(
     return smoothed_cross_entropy(
         states[real], model.embedding.weight, batch.target_out[real], smoothing=smoothing
     )
+
+
+def bits_of(nats: float, units: float) -> float:
+    """A sum in nats as bits a unit: a character or a token."""
+    return nats / max(units, 1.0) / math.log(2)

@@ -16,8 +16,7 @@ from dpe.text.draws import Draw
 from dpe.text.segmenters import CountSegmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.objectives import batch_edge_scores, best_log_probability, marginal_log_likelihood
-from dpe.training.pace import bits_of
+from dpe.training.objectives import batch_edge_scores, best_log_probability, bits_of, marginal_log_likelihood
 from dpe.training.processes import Processes
 from dpe.training.task import left_out_sentence, own_batches, refuse_long_dev
 

@@ -18,20 +18,17 @@ import torch
 
 from dpe.errors import UserError
 from dpe.model.batch_order import prefetch, shard
-from dpe.progress import duration
 from dpe.text.draws import torch_seed
 from dpe.training.allocator import keep_freed_memory
-from dpe.training.checkpoint import MODEL, average_weights, put_weights, save_model
-from dpe.training.curve import Curve
+from dpe.training.checkpoint import MODEL, average_weights, put_weights
 from dpe.training.interrupts import put_off
 from dpe.training.kept_weights import KeptWeights
-from dpe.training.pace import Pace, bits_of
+from dpe.training.objectives import bits_of
 from dpe.training.position import Position, load_position, save_position
 from dpe.training.session import Session
 from dpe.training.settings import TrainingSettings
 from dpe.training.task import Task
-
-_STEPS_A_RECORD = 100  # points of the curve between two epochs
+from dpe.training.training_log import TrainingLog
 
 
 class Trainer:
@@ -54,8 +51,7 @@ class Trainer:
         self.position = load_position(directory, self.model, self.optimizer) or Position(scored_at=0)
         self._notice_other_world()
         self.kept = KeptWeights(directory, self.model, self.position, writes=self.processes.first)
-        self.curve = Curve(directory, records=self.position.records, active=self.processes.first)
-        self._started = time.monotonic() - self.position.seconds
+        self.log = TrainingLog(directory, task, self.position, session)
 
     def _notice_other_world(self) -> None:
         """An update has a batch of every process, and where an epoch stands is counted in updates."""
@@ -107,13 +103,14 @@ class Trainer:
 
     def _train_epoch(self, signals: list[int]) -> bool:
         """The updates left in this epoch; False when the last step came before its end."""
-        last_save, pace = time.monotonic(), Pace(self.position)
+        last_save = time.monotonic()
+        self.log.restart()
         for batches in self._updates():
             # Before an update and not after it, so that the last one of an epoch completes it.
             if self.stopping.steps is not None and self.position.step >= self.stopping.steps:
                 return False
             self._update(batches)
-            self._show(pace)
+            self.log.updated()
             if self._must_stop(signals):
                 self._save()
                 raise KeyboardInterrupt
@@ -195,13 +192,8 @@ class Trainer:
         torch._foreach_div_(gradients, max(units, 1.0))
         torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         for group in self.optimizer.param_groups:
-            group["lr"] = self._learning_rate(self.position.step + 1)
+            group["lr"] = self.settings.rate_at(self.position.step + 1)
         self.optimizer.step()
-
-    def _learning_rate(self, step: int) -> float:
-        """Linear warm-up, then inverse square root."""
-        warmup = max(self.settings.warmup, 1)
-        return self.settings.learning_rate * min(step / warmup, math.sqrt(warmup / step))
 
     def _evaluate(self, *, complete: bool) -> None:
         """Score on the development text; keep the best weights; note the curve; save."""
@@ -213,23 +205,17 @@ class Trainer:
         scores = self.task.evaluate(self.processes)
         if complete:
             self.kept.after_epoch(scores)
-            self._keep_for_average(scores)
+            self.kept.keep_for_average(scores, epochs=self.stopping.average)
         else:
             self.kept.at_end(scores)
-        self._note({"train_bits": train_bits, **scores})
+        self.log.scored({"train_bits": train_bits, **scores})
         position.scored_at = position.step
         self._save()
         self.processes.wait()
 
-    def _keep_for_average(self, scores: dict[str, float]) -> None:
-        if self.stopping.average > 1 and self.processes.first:
-            save_model(self._epoch_path(self.position.epoch), self.model, scores)
-            self._epoch_path(self.position.epoch - self.stopping.average).unlink(missing_ok=True)
-
     def _average(self) -> None:
         """Try the mean of the last epochs' weights; it becomes the model if it scores better."""
-        epochs = range(self.position.epoch, max(self.position.epoch - self.stopping.average, 0), -1)
-        paths = [path for path in map(self._epoch_path, epochs) if path.exists()]
+        paths = self.kept.epochs_to_average(self.stopping.average)
         if not paths:
             self.progress.say("there is no whole epoch to average")
             return
@@ -237,52 +223,12 @@ class Trainer:
         put_weights(self.model, average_weights(paths), name="the average")
         scores = self.task.evaluate(self.processes)
         self.kept.at_end(scores)
-        self._note({"averaged": len(paths), **scores})
+        self.log.scored({"averaged": len(paths), **scores})
         put_weights(self.model, trained, name="the model")
         self.position.averaged_at = self.position.step
         self._save()
 
-    def _epoch_path(self, epoch: int) -> Path:
-        return self.directory / f"epoch-{epoch:04}.safetensors"
-
     def _save(self) -> None:
-        self.position.seconds = time.monotonic() - self._started
-        self.position.records = self.curve.records
+        self.position.seconds, self.position.records = self.log.seconds, self.log.records
         if self.processes.first:
             save_position(self.directory, self.position, self.model, self.optimizer)
-
-    def _note(self, numbers: dict[str, float]) -> None:
-        """A record of the curve, and the same as a line for the user."""
-        position = self.position
-        seconds = round(time.monotonic() - self._started, 1)
-        record = {"epoch": position.current_epoch, "step": position.step, "seconds": seconds}
-        self.curve.add(record | numbers)
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items() if name != "score")
-        self.progress.say(
-            f"epoch {position.current_epoch}, step {position.step:,}, {duration(seconds)}: {shown}"
-        )
-
-    def _show(self, pace: Pace) -> None:
-        """The live line; now and then a record of the curve."""
-        position = self.position
-        bits, speed = pace.bits(position), pace.speed(position)
-        left = f", {duration(self._seconds_left())} left" if self._share_done() else ""
-        self.progress.update(
-            f"epoch {position.current_epoch}, step {position.step:,}: {bits:.3f} bits a {self.task.unit}, "
-            f"{speed:,.0f} {self.task.unit}s a second{left}"
-        )
-        if position.step % _STEPS_A_RECORD == 0:
-            record = {"epoch": position.current_epoch, "step": position.step, "train_bits": bits}
-            self.curve.add(record | {f"{self.task.unit}s_per_second": round(speed)})
-            pace.restart(position)
-
-    def _share_done(self) -> float:
-        """How much of the whole training is behind us."""
-        position, stopping = self.position, self.stopping
-        epochs = position.epoch + position.examples / max(self.task.example_count, 1)
-        by_epochs = epochs / stopping.epochs if stopping.epochs else 0.0
-        by_steps = position.step / stopping.steps if stopping.steps else 0.0
-        return max(by_epochs, by_steps)
-
-    def _seconds_left(self) -> float:
-        return (time.monotonic() - self._started) * (1 / self._share_done() - 1)

@@ -15,8 +15,7 @@ from dpe.text.draws import Draw
 from dpe.text.segmenters import CountSegmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.objectives import label_smoothed_cross_entropy
-from dpe.training.pace import bits_of
+from dpe.training.objectives import bits_of, label_smoothed_cross_entropy
 from dpe.training.processes import Processes
 from dpe.training.target_cuts import CutTarget, EpochTargets
 from dpe.training.task import left_out_sentence, own_batches, refuse_long_dev

@@ -1,0 +1,78 @@
+"""What a training tells: a live line at every update, a line at every score, the records of the curve."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from dpe.progress import duration
+from dpe.training.curve import Curve
+from dpe.training.objectives import bits_of
+from dpe.training.position import Position
+from dpe.training.session import Session
+from dpe.training.task import Task
+
+_STEPS_A_RECORD = 100  # points of the curve between two epochs
+
+
+class TrainingLog:
+    """Reads the position and never changes it; the seconds go on from those of earlier starts."""
+
+    def __init__(self, directory: Path, task: Task, position: Position, session: Session) -> None:
+        self._task, self._position = task, position
+        self._stopping, self._progress = session.stopping, session.progress
+        self._curve = Curve(directory, records=position.records, active=session.processes.first)
+        self._started = time.monotonic() - position.seconds
+        self.restart()
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole training, all its starts together."""
+        return time.monotonic() - self._started
+
+    @property
+    def records(self) -> int:
+        return self._curve.records
+
+    def restart(self) -> None:
+        """Loss and speed are counted from here on."""
+        position = self._position
+        self._nats, self._units, self._since = position.nats, position.units, time.monotonic()
+
+    def scored(self, numbers: Mapping[str, float]) -> None:
+        """A record of the curve, and the same as a line for the user."""
+        position, seconds = self._position, round(self.seconds, 1)
+        record = {"epoch": position.current_epoch, "step": position.step, "seconds": seconds}
+        self._curve.add({**record, **numbers})
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items() if name != "score")
+        self._progress.say(
+            f"epoch {position.current_epoch}, step {position.step:,}, {duration(seconds)}: {shown}"
+        )
+
+    def updated(self) -> None:
+        """The live line; now and then a record of the curve."""
+        position, unit = self._position, self._task.unit
+        units = position.units - self._units
+        bits = bits_of(position.nats - self._nats, units)
+        speed = units / max(time.monotonic() - self._since, 1e-9)
+        self._progress.update(
+            f"epoch {position.current_epoch}, step {position.step:,}: {bits:.3f} bits a {unit}, "
+            f"{speed:,.0f} {unit}s a second{self._time_left()}"
+        )
+        if position.step % _STEPS_A_RECORD == 0:
+            record = {"epoch": position.current_epoch, "step": position.step, "train_bits": bits}
+            self._curve.add(record | {f"{unit}s_per_second": round(speed)})
+            self.restart()
+
+    def _time_left(self) -> str:
+        share = self._share_done()
+        return f", {duration(self.seconds * (1 / share - 1))} left" if share else ""
+
+    def _share_done(self) -> float:
+        """How much of the whole training is behind us."""
+        position, stopping = self._position, self._stopping
+        epochs = position.epoch + position.examples / max(self._task.example_count, 1)
+        by_epochs = epochs / stopping.epochs if stopping.epochs else 0.0
+        by_steps = position.step / stopping.steps if stopping.steps else 0.0
+        return max(by_epochs, by_steps)
