@@ -16,14 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import make_model
 
-from dpe.model.batch_order import batches_by_length, epoch_batches, prefetch, shard
+from dpe.model.batch_order import batches_by_length, epoch_batches, shard
 from dpe.model.batching import (
-    CharacterIds,
     MixedCollator,
     MixedExample,
     TranslationExample,
     collate_translation,
 )
+from dpe.model.characters import CharacterIds
+from dpe.model.prefetch import prefetch
 from dpe.segmentation.lattice import LatticeBuilder
 from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import Vocabulary, split_words
@@ -211,7 +212,7 @@ def test_prefetch_ends_when_closed_dropped_or_interrupted() -> None:
 def test_prefetch_does_not_hold_up_the_end_of_the_program() -> None:
     script = (
         "from itertools import count\n"
-        "from dpe.model.batch_order import prefetch\n"
+        "from dpe.model.prefetch import prefetch\n"
         "items = prefetch(count())\n"
         "print(next(items))\n"
     )

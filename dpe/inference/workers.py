@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Generic, TypeVar
 
 from dpe.errors import UserError
-from dpe.model.batch_order import prefetch
+from dpe.model.prefetch import prefetch
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpe.model.mixed import BEGIN_CHARACTER, FIRST_CHARACTER, PAD_CHARACTER, UNKNOWN_CHARACTER
+from dpe.model.characters import CharacterIds
 from dpe.segmentation.lattice import LatticeBatch, LatticeBuilder
 from dpe.text.draws import NOISE_STREAM, generator
 from dpe.text.vocabulary import Vocabulary, split_words
@@ -20,28 +20,6 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Batch = TypeVar("Batch", bound="DataclassInstance")
-
-
-class CharacterIds:
-    """What the mixed model reads, as numbers: padding, begin, unknown, then the vocabulary's characters."""
-
-    pad, begin, unknown = PAD_CHARACTER, BEGIN_CHARACTER, UNKNOWN_CHARACTER
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._codes = _code_points("".join(vocabulary.characters))  # sorted, as the characters are
-
-    def __len__(self) -> int:
-        return len(self._codes) + FIRST_CHARACTER
-
-    def encode(self, text: str) -> NDArray[np.int64]:
-        """One id per code point of the text."""
-        codes = _code_points(text)
-        found = np.searchsorted(self._codes, codes).clip(max=len(self._codes) - 1)
-        return np.where(self._codes[found] == codes, found + FIRST_CHARACTER, self.unknown)
-
-
-def _code_points(text: str) -> NDArray[np.uint32]:
-    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,10 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from dpe.model.attention import key_mask
+from dpe.model.characters import FIRST_CHARACTER, PAD_CHARACTER
 from dpe.model.edge_scores import DEFAULT_THRESHOLD, edge_scores
 from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding
 from dpe.text.vocabulary import Vocabulary
-
-# What the decoder reads. The characters of the vocabulary follow from FIRST_CHARACTER on, in its order.
-PAD_CHARACTER = 0
-BEGIN_CHARACTER = 1
-UNKNOWN_CHARACTER = 2
-FIRST_CHARACTER = 3
 
 
 class MixedTransformer(nn.Module):
@@ -23,7 +18,7 @@ class MixedTransformer(nn.Module):
     characters y_1..y_t and nothing after them, nor any cut, so a piece's probability there is the same
     whatever the pieces before it are. With `source=False` there is no encoder: a language model.
 
-    `piece_count` pieces in all; `character_count` counts the three special characters above as well.
+    `piece_count` pieces in all; `character_count` counts the three special ones of characters.py as well.
     """
 
     def __init__(

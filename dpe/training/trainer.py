@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from dpe.errors import UserError
-from dpe.model.batch_order import prefetch, shard
+from dpe.model.batch_order import shard
+from dpe.model.prefetch import prefetch
 from dpe.text.draws import torch_seed
 from dpe.training.allocator import keep_freed_memory
 from dpe.training.checkpoint import MODEL, average_weights, put_weights
