@@ -45,7 +45,7 @@ def sentence_edges(batch: ScoredBatch) -> list[WordEdges]:
     """
     (example,) = batch.examples
     by_word: list[list[ScoredEdge]] = [[] for _ in example.words]
-    for bucket, (scores, lengths) in zip(batch.lattice.buckets, batch.edges(), strict=True):
+    for bucket, (scores, lengths) in zip(batch.lattice.buckets, batch.bucket_scores(), strict=True):
         for row, edge in _bucket_edges(bucket, batch.lattice.edge_pieces[bucket.edges], scores, lengths):
             by_word[int(bucket.words[row])].append(edge)
     dropped = _least_probable(by_word)

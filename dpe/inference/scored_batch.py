@@ -104,7 +104,7 @@ class ScoredBatch:
             cuts = lazy_best(self._given, self.lattice)
             scores = self._given.scores
         else:
-            cuts = [dynamic_program.best(*edges) for edges in self.edges()]
+            cuts = [dynamic_program.best(*edges) for edges in self.bucket_scores()]
             scores = self._scores
         ends = _array(scores[self.lattice.end_edges])
         boundaries = [_array(cut.boundaries) for cut in cuts]
@@ -112,7 +112,7 @@ class ScoredBatch:
 
     def n_best(self, n: int) -> list[list[Cut]]:
         """The n best cuts of every sentence, or all if it has fewer, best first."""
-        of_words = [_n_best_in_parts(*edges, n=n) for edges in self.edges()]
+        of_words = [_n_best_in_parts(*edges, n=n) for edges in self.bucket_scores()]
         scores = self._by_word([scores for scores, _ in of_words])  # [word, rank]
         ways = [sentence_n_best(rows.tolist(), n) for rows in self._split_words(scores)]
         result: list[list[Cut]] = [[] for _ in self.examples]
@@ -152,7 +152,7 @@ class ScoredBatch:
 
     def posterior(self) -> list[Posterior]:
         """What is known about the cuts of every sentence, word by word."""
-        edges = list(self.edges())
+        edges = list(self.bucket_scores())
         entropies = self._by_word([_array(dynamic_program.entropy(*e)) for e in edges])
         probabilities = np.split(self._boundary_probabilities(edges), self._text.word_begins[1:-1])
         texts = [word for example in self.examples for word in example.words]
@@ -171,9 +171,11 @@ class ScoredBatch:
 
     @cached_property
     def _word_partitions(self) -> NDArray[np.float64]:
-        return self._by_word([_array(dynamic_program.log_partition(*edges)) for edges in self.edges()])
+        return self._by_word(
+            [_array(dynamic_program.log_partition(*edges)) for edges in self.bucket_scores()]
+        )
 
-    def edges(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def bucket_scores(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Of every bucket: edge scores [word, start, span] and lengths [word]."""
         for bucket in self.lattice.buckets:
             yield bucket.scatter(self._scores), bucket.lengths
@@ -184,7 +186,7 @@ class ScoredBatch:
             dynamic_program.sample(
                 scores, lengths, uniforms=self._uniforms_of(bucket, uniforms), temperature=temperature
             )
-            for bucket, (scores, lengths) in zip(self.lattice.buckets, self.edges(), strict=True)
+            for bucket, (scores, lengths) in zip(self.lattice.buckets, self.bucket_scores(), strict=True)
         ]
         boundaries = [_array(cuts.boundaries) for cuts in drawn]  # [word, draw, position] of each bucket
         scores = self._by_word([_array(cuts.scores) for cuts in drawn])  # [word, draw]
