@@ -1,10 +1,17 @@
-"""What a trained model leaves on disk: safetensors and JSON, each file whole or absent, nothing unpickled.
+"""The files of a trained model: safetensors and JSON, nothing is unpickled.
 
-settings.json       what it is: kind, network, training settings, vocabulary, data
-vocab.model         the vocabulary
-model.safetensors   the weights to use (the best on the development text so far)
-last.safetensors    weights, optimiser and position of the last save, from which training goes on
-training.jsonl      the curve
+settings.json           what it is: kind, network, training settings, vocabulary, data
+vocab.model             the vocabulary
+model.safetensors       the weights to use (the best on the development text so far)
+last.safetensors        weights, optimiser and position of the last save, from which training goes on
+best-epoch.safetensors  the best epoch's weights, while those to use are of the end (kept_weights.py)
+epoch-NNNN.safetensors  the last epochs' weights, if they are to be averaged (kept_weights.py)
+training.jsonl          the curve (curve.py); training.png: its picture
+cache/                  the lock of the training; where the lines of its text begin; an epoch's cuts, unpacked
+cuts/                   a segmenter's cuts of the training text, unless they are kept elsewhere (target_cuts.py)
+ctranslate2-*/          a translator as CTranslate2 reads it (inference/translator.py)
+
+Each file is whole or absent, but for training.jsonl, which grows line by line.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def read_curve(path: Path) -> list[dict[str, Any]]:
 
 
 class Curve:
-    """Appends records, from the given number on; those behind it are of steps that were not saved."""
+    """Appends after the first `records`; later lines belong to steps lost in a kill, and are removed."""
 
     def __init__(self, directory: Path, *, records: int, active: bool) -> None:
         self.records = records

@@ -85,10 +85,9 @@ class CorpusCutter(Protocol):
 
 
 class SegmenterTargets:
-    """Cuts of a segmenter, a file per epoch in `directory`; `work` holds the unpacked one of this epoch.
+    """Cuts of `text` by a segmenter, one file per epoch in `directory`; `work` holds this epoch's, unpacked.
 
-    `text` is what the cutter cuts.
-    With many processes the first one cuts and the others wait for the file.
+    With many processes the first cuts and the others wait.
     """
 
     def __init__(
