@@ -52,6 +52,7 @@ def _settings(recipes: Sequence[Recipe]) -> list[str]:
 
 
 def _telling(recipe: Recipe) -> dict[str, Any]:
+    """The settings that may tell two runs apart, nested keys as `translator.steps`."""
     flat = flatten(recipe_json(recipe))
     return {key: value for key, value in flat.items() if key.rpartition(".")[2] not in _NOT_TELLING}
 

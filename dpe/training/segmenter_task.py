@@ -110,7 +110,7 @@ class SegmenterTask:
         sums = DevSums()
         for batch in own_batches(self._dev_batches(), self._dev_collated, processes):
             sums = sums.plus(self._dev_sums(batch))
-        total = DevSums(*processes.sum_scalars(list(sums)))
+        total = DevSums(*processes.sum_scalars(sums))
         bits = bits_of(-total.marginal, total.characters)
         return {
             "score": bits,
