@@ -1,4 +1,4 @@
-"""The tables of docs/results.md and docs/cuts.md: what the commands above them print, or what results/ has."""
+"""Every table of docs/results.md and docs/cuts.md is what a command above it prints, or what results/ has."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ from dpe.training.segmenter_task import SegmenterData, SegmenterTask
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
 from dpe.training.session import Session, Stopping
 from dpe.training.settings import TrainingSettings
+from dpe.training.trainer import Trainer
 
 NETWORK = TransformerSettings(width=8, heads=1, feed_forward=8, encoder_layers=1, decoder_layers=1)
 TARGETS = [f"talo{ending} auto{ending}" for ending in ("", "n", "ssa", "sta", "lle", "kin", "t", "ja")] * 5
@@ -123,9 +124,26 @@ def test_the_best_epoch_comes_back_when_a_training_goes_on(tmp_path: Path) -> No
     beside = load_tensors(tmp_path / "out" / "best-epoch.safetensors")[1]
     assert beside["step"] == UPDATES
     position = Position(best=beside["score"], at_end=0.0)
+    assert position.leave_end()
     KeptWeights(tmp_path / "out", torch.nn.Linear(1, 1), position, writes=True).go_on()
     assert load_tensors(tmp_path / "out" / "model.safetensors")[1] == beside
     assert position.kept_score == beside["score"]
+
+
+def test_a_start_with_the_earlier_end_tries_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = UPDATES + 2
+    train(tmp_path / "out", steps=end)
+    before = load_tensors(tmp_path / "out" / "model.safetensors")
+    assert before[1]["step"] == end  # it still learns, so the weights at the end are kept
+    with monkeypatch.context() as killed:
+        killed.setattr(Trainer, "_train_epoch", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "out", steps=9 * UPDATES)
+    again = train(tmp_path / "out", steps=end)
+    after = load_tensors(tmp_path / "out" / "model.safetensors")
+    assert again.kept_score == after[1]["score"]
+    assert after[1] == before[1]
+    assert all(torch.equal(weights, after[0][name]) for name, weights in before[0].items())
 
 
 def test_ends_within_the_first_epoch_are_no_best_epoch(tmp_path: Path) -> None:

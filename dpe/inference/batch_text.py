@@ -37,12 +37,15 @@ class BatchText:
         return [tuple(pieces[begin:end]) for begin, end in pairwise([0, *last])]
 
     def _without_inner_ends(self, ends: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Without those between two unknown characters of a sentence."""
+        """Without those between two unknown characters of a sentence, unless both would be in one piece."""
         if not self._unknown.any():
             return ends
         lengths = np.diff(ends, prepend=0)
         unknown = (lengths == 1) & self._unknown[ends - 1]
         inner = unknown[:-1] & unknown[1:] & ~np.isin(ends[:-1], self._sentence_ends)
+        for first, last in _runs(inner):
+            if self._joined[ends[first] - 1 : ends[last]] in self._vocabulary.ids:
+                inner[first:last] = False  # or it would read as another cut
         kept: NDArray[np.int64] = ends[np.append(~inner, [True])]
         return kept
 
@@ -54,3 +57,10 @@ class BatchText:
         if not strange:
             return np.zeros(len(self._joined), dtype=np.bool_)
         return np.fromiter((c in strange for c in self._joined), dtype=np.bool_, count=len(self._joined))
+
+
+def _runs(flags: NDArray[np.bool_]) -> list[list[int]]:
+    """Where each run of true flags begins, and where it has ended."""
+    padded = np.concatenate([[False], flags, [False]])
+    turns: list[list[int]] = np.flatnonzero(padded[1:] != padded[:-1]).reshape(-1, 2).tolist()
+    return turns

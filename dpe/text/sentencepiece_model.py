@@ -46,12 +46,25 @@ def refuse_unusable(model: Any, name: str) -> None:
         raise UserError(f"{name} uses byte fallback, which dpe does not read; learn one without it.")
     if not normalizer.escape_whitespaces:
         raise UserError(f"{name} does not mark blanks with U+2581; learn one with SentencePiece's default.")
+    matching = next(_special_pieces_that_match_text(model), None)
+    if matching is not None:
+        raise UserError(
+            f"{name} has the special piece {matching!r} among the pieces that match text; "
+            "learn one without it in user_defined_symbols."
+        )
     crossing = next(_pieces_across_words(model), None)
     if crossing is not None:
         raise UserError(
             f"{name} has the piece {crossing!r}, which crosses a word boundary (U+2581 may only be first); "
             "learn one with split_by_whitespace and without treat_whitespace_as_suffix."
         )
+
+
+def _special_pieces_that_match_text(model: Any) -> Iterator[str]:
+    trainer = model.trainer_spec
+    for index in (trainer.pad_id, trainer.bos_id, trainer.eos_id):
+        if 0 <= index < len(model.pieces) and model.pieces[index].type in (NORMAL, USER_DEFINED):
+            yield model.pieces[index].piece
 
 
 def _pieces_across_words(model: Any) -> Iterator[str]:

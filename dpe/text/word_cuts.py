@@ -37,13 +37,15 @@ def word_parts(vocabulary: Vocabulary, word: str) -> Iterator[tuple[str, bool]]:
 
 
 def join_unknown(vocabulary: Vocabulary, marked: str, pieces: list[str]) -> list[str]:
-    """Neighbouring unknown characters as one, all over the line."""
+    """Neighbouring unknown characters as one, all over the line, unless together they would be a piece."""
     ids = vocabulary.ids
     if all(map(ids.__contains__, set(marked))):
         return pieces
     joined: list[str] = []
     for known, run in groupby(pieces, ids.__contains__):
-        joined.extend(run if known else ["".join(run)])  # noqa: B031
+        parts = list(run)
+        surface = "".join(parts)
+        joined.extend(parts if known or surface in ids else [surface])
     return joined
 
 

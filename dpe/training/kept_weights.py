@@ -14,7 +14,7 @@ from torch import nn
 
 from dpe.text.files import whole_file
 from dpe.training.checkpoint import MODEL, save_model
-from dpe.training.position import Position
+from dpe.training.position import Position, Rank
 
 _BEST_EPOCH = "best-epoch.safetensors"
 
@@ -33,23 +33,24 @@ class KeptWeights:
         return math.isfinite(self._position.kept_score) and not self._kept.exists()
 
     def after_epoch(self, scores: Mapping[str, float]) -> None:
-        position, score = self._position, scores["score"]
-        position.worse_epochs = 0 if score < position.best else position.worse_epochs + 1
+        position, rank = self._position, _rank(scores)
         self._keep_if_better(scores)
-        position.best = min(position.best, score)
+        position.worse_epochs += 1
+        if rank < position.best_epoch:
+            position.worse_epochs = 0
+            position.best, position.best_bits = rank
 
     def at_end(self, scores: Mapping[str, float]) -> None:
-        position, score = self._position, scores["score"]
+        position, rank = self._position, _rank(scores)
         keeps_epoch = math.isfinite(position.best) and not self._best_epoch.exists()
-        if self._writes and score < position.kept_score and keeps_epoch:
+        if self._writes and rank < position.kept and keeps_epoch:
             with whole_file(self._best_epoch) as file:
                 file.write(self._kept.read_bytes())
         self._keep_if_better(scores)
-        position.at_end = min(position.at_end, score)
+        position.at_end, position.at_end_bits = min((position.at_end, position.at_end_bits), rank)
 
     def go_on(self) -> None:
         """Training goes on past an earlier end: the best epoch's weights are the kept ones again."""
-        self._position.at_end = math.inf
         if self._writes and self._best_epoch.exists():
             self._best_epoch.replace(self._kept)
 
@@ -70,5 +71,10 @@ class KeptWeights:
         return self._directory / f"epoch-{epoch:04}.safetensors"
 
     def _keep_if_better(self, scores: Mapping[str, float]) -> None:
-        if self._writes and scores["score"] < self._position.kept_score:
+        if self._writes and _rank(scores) < self._position.kept:
             save_model(self._kept, self._model, {"step": self._position.step, **scores})
+
+
+def _rank(scores: Mapping[str, float]) -> Rank:
+    """Among equal scores (BLEU is 0 as long as no words match) the fewest bits are the best."""
+    return scores["score"], scores["dev_bits"]

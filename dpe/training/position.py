@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import torch
 from torch import nn
 
 from dpe.training.checkpoint import LAST, load_tensors, put_weights, save_tensors
+
+Rank = tuple[float, float]  # a score and bits on the development text; lower is better
 
 
 @dataclass
@@ -21,8 +24,10 @@ class Position:
     nats: float = 0.0  # loss summed over the epoch under way
     units: float = 0.0  # characters or tokens it was summed over
     step: int = 0  # updates in all
-    best: float = float("inf")  # best score of an epoch so far; lower is better
-    at_end: float = float("inf")  # best of what was tried only at the end
+    best: float = math.inf  # best score of an epoch so far; lower is better
+    best_bits: float = math.inf  # its bits on the development text, which decide between equal scores
+    at_end: float = math.inf  # best of what was tried only at the end
+    at_end_bits: float = math.inf
     worse_epochs: int = 0  # epochs since the best one
     averaged_at: int = -1  # step at which the average was last tried
     scored_at: int | None = None  # step of the last development score; None in a file of an older version
@@ -36,9 +41,30 @@ class Position:
         return self.epoch + (self.updates > 0)
 
     @property
+    def best_epoch(self) -> Rank:
+        return self.best, self.best_bits
+
+    @property
+    def kept(self) -> Rank:
+        """Of the weights in `model.safetensors`."""
+        return min(self.best_epoch, (self.at_end, self.at_end_bits))
+
+    @property
     def kept_score(self) -> float:
-        """The score of the weights in `model.safetensors`."""
-        return min(self.best, self.at_end)
+        return self.kept[0]
+
+    def leave_end(self) -> bool:
+        """Training goes on past an end: what was tried only there counts no more. Whether anything was.
+
+        A start with that end again then tries it once more.
+        """
+        if self.at_end == math.inf:
+            return False
+        self.at_end = self.at_end_bits = math.inf
+        self.averaged_at = -1
+        if self.updates:  # the end was within an epoch
+            self.scored_at = -1
+        return True
 
 
 def save_position(

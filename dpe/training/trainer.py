@@ -81,7 +81,7 @@ class Trainer:
             if self.settings.bf16:
                 self.progress.say("bf16 is for a GPU: on this CPU the training computes in float32")
         if not self._finished():
-            self.kept.go_on()
+            self._go_on()
         with self.progress.live(), put_off() as signals:
             while not self._finished():
                 complete = self._train_epoch(signals)
@@ -92,6 +92,12 @@ class Trainer:
         if self.stopping.average > 1 and self.position.averaged_at != self.position.step:
             self._average()
         return self.position
+
+    def _go_on(self) -> None:
+        """Past an earlier end. Saved before the weights are put back, so that no kill parts the two."""
+        if self.position.leave_end():
+            self._save()
+        self.kept.go_on()
 
     def _finished(self) -> bool:
         position, stopping = self.position, self.stopping
