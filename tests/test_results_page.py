@@ -1,4 +1,4 @@
-"""The tables of docs/results.md and docs/cuts.md: what the commands above them print, or what results/ has."""
+"""The tables of docs/results.md and docs/cuts.md: what the commands above them print, or results/ has."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from dpe.evaluation.report import Html
+from dpe.evaluation.html_page import Html
 from dpe.evaluation.segmented_text import MARKER
 
 LEAST_DRAWN = 0.005  # probability of an arc off the best path

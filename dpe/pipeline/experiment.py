@@ -24,7 +24,7 @@ from dpe.evaluation.scores import LENGTH_LIMITS, METRICS
 from dpe.pipeline.artifacts import Facts, Stage
 from dpe.pipeline.models import (
     MODEL_FILES,
-    Machine,
+    Compute,
     can_go_on,
     make_segmenter,
     make_translator,
@@ -72,7 +72,7 @@ class Experiment:
 
     recipe: Recipe
     root: Path
-    machine: Machine
+    compute: Compute
     progress: Progress
 
     @property
@@ -144,7 +144,7 @@ class Experiment:
                 self.texts,
                 settings,
                 stopping,
-                machine=self.machine,
+                compute=self.compute,
                 progress=self.progress,
             )
 
@@ -182,7 +182,7 @@ class Experiment:
                 self._segmenter_directory(name),
                 self.texts,
                 splits,
-                machine=self.machine,
+                compute=self.compute,
                 progress=self.progress,
             )
             counts = training_counts(vocabulary_path(self.root, "bpe"), self.texts)
@@ -213,7 +213,7 @@ class Experiment:
                 settings,
                 stopping,
                 segmenter=self._segmenter_directory(system.segmenter) if system.segmenter else None,
-                machine=self.machine,
+                compute=self.compute,
                 progress=self.progress,
             )
 
@@ -236,7 +236,7 @@ class Experiment:
                 self.root / translator.name,
                 self.texts,
                 decoding,
-                machine=self.machine,
+                compute=self.compute,
                 progress=self.progress,
             )
             return {}

@@ -36,7 +36,7 @@ _STOPPING = ("epochs", "steps", "patience", "average")
 
 
 @dataclass(frozen=True)
-class Machine:
+class Compute:
     """What computes; results depend on it only by rounding."""
 
     device: str = "auto"
@@ -123,7 +123,7 @@ def make_segmenter(
     settings: SegmenterSettings,
     stopping: Stopping,
     *,
-    machine: Machine,
+    compute: Compute,
     progress: Progress,
 ) -> dict[str, Any]:
     """Train the segmenter in a directory, or go on with it."""
@@ -136,7 +136,7 @@ def make_segmenter(
         train,
         dev,
         settings=settings,
-        session=machine.session(stopping, progress),
+        session=compute.session(stopping, progress),
     )
     draw_training_curve(read_curve(directory / CURVE), directory / PICTURE)
     return _facts(position) | {"dev_bits_per_character": position.kept_score}
@@ -150,7 +150,7 @@ def make_translator(
     stopping: Stopping,
     *,
     segmenter: Path | None,
-    machine: Machine,
+    compute: Compute,
     progress: Progress,
 ) -> dict[str, Any]:
     """Train the translator in a directory, or go on with it. The segmenter's cuts are kept beside it."""
@@ -159,8 +159,8 @@ def make_translator(
         segmenter,
         source=source,
         target=target,
-        device=machine.device,
-        workers=machine.threads,
+        device=compute.device,
+        workers=compute.threads,
         progress=progress,
     )
     position = train_translator(
@@ -169,7 +169,7 @@ def make_translator(
         texts.open("train", cache=directory / "cache"),
         texts.open("dev", cache=directory / "cache"),
         settings=settings,
-        session=machine.session(stopping, progress),
+        session=compute.session(stopping, progress),
         bleu=dev_bleu(Moses(settings.moses[1]).detokenize if settings.moses else str, settings.bleu_tokenize),
         cutter=cutter or None,
         cuts=segmenter / "cuts" if segmenter else None,

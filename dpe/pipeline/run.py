@@ -13,11 +13,11 @@ from dpe.errors import UserError
 from dpe.evaluation.tables import Table, plain
 from dpe.pipeline.artifacts import Artifacts, Stage, State, write_json
 from dpe.pipeline.experiment import Experiment
-from dpe.pipeline.locks import shared_run
 from dpe.pipeline.outputs import EXAMPLES
 from dpe.pipeline.paper_table import paper_tables
 from dpe.pipeline.results import PLAN, RECIPE, RESULTS, write_results
 from dpe.pipeline.scheduling import in_order, run_stages
+from dpe.pipeline.shared_run import shared_run
 from dpe.pipeline.training_table import SEGMENTER_TITLES
 from dpe.recipe.reading import nearest
 from dpe.recipe.recipe import Recipe

@@ -13,11 +13,7 @@ from typing import Any
 
 from dpe.errors import UserError
 from dpe.evaluation.comparison_report import compare_files, comparison_tables, draw_comparison
-from dpe.evaluation.lattice_picture import LEAST_DRAWN, Arc, WordArcs, lattice_picture
-from dpe.evaluation.morphology import read_gold, tally
-from dpe.evaluation.morphology_report import draw_morphology, evaluate_systems, morphology_tables
-from dpe.evaluation.plots import TrainingCurve, draw_training_curves
-from dpe.evaluation.report import (
+from dpe.evaluation.html_page import (
     ExampleCuts,
     Html,
     Section,
@@ -30,6 +26,10 @@ from dpe.evaluation.report import (
     words_of,
     write_report,
 )
+from dpe.evaluation.lattice_picture import LEAST_DRAWN, Arc, WordArcs, lattice_picture
+from dpe.evaluation.morphology import read_gold, tally
+from dpe.evaluation.morphology_report import draw_morphology, evaluate_systems, morphology_tables
+from dpe.evaluation.plots import TrainingCurve, draw_training_curves
 from dpe.evaluation.score_report import draw_bins
 from dpe.evaluation.segmented_text import read_pieces
 from dpe.evaluation.tables import Table
