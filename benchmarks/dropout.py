@@ -28,8 +28,8 @@ from pathlib import Path
 from subword_nmt.apply_bpe import BPE
 
 from benchmarks.record import record
+from dpe.text.marked_words import MARKER
 from dpe.text.segmenters import BpeDropout
-from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.text.word_cuts import Draw
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dpe.errors import UserError
 from dpe.text.formats import FORMATS, format_pieces, parse_line
+from dpe.text.marked_words import MARKER
 from dpe.text.segmenters import BpeDropout, LongestMatch
-from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.word_cuts import Draw
 from tests.conftest import MakeVocabulary

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpe.errors import UserError
+from dpe.text.marked_words import MARKER, split_words
 from dpe.text.segmenters import METHODS, Bpe, BpeDropout, CountSegmenter, LongestMatch, make_segmenter
-from dpe.text.sentencepiece_model import MARKER
 from dpe.text.unigram import Unigram
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary, split_words
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.text.word_cuts import Draw
 from tests.conftest import PROTECTED, STEMS, MakeVocabulary, make_text
 from tests.dropout_oracle import (

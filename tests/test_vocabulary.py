@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
-from dpe.text.sentencepiece_model import MARKER
+from dpe.text.marked_words import MARKER, split_words
 from dpe.text.vocabulary import (
     Vocabulary,
     VocabularySettings,
     check_protected,
     learn_vocabulary,
-    split_words,
 )
 from tests.conftest import MakeVocabulary, make_text
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NewType
 from xml.etree import ElementTree
 
-from dpe.evaluation.segmented_text import MARKER
 from dpe.evaluation.tables import Table
 from dpe.text.files import whole_text_file
+from dpe.text.marked_words import MARKER
 
 Html = NewType("Html", str)
 _ADAPTED = {"#000000": "currentColor", "#ffffff": "none"}  # to a light or dark page

@@ -12,9 +12,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from dpe.errors import UserError
-from dpe.evaluation.segmented_text import MARKER
 from dpe.evaluation.tables import short_names
 from dpe.text.corpus import read_lines
+from dpe.text.marked_words import MARKER
 
 METRICS = ("BLEU", "chrF2")
 LENGTH_LIMITS = (10, 20, 30, 40, 50)

@@ -23,8 +23,8 @@ from typing import NamedTuple
 from dpe.choices import SegmentedFormat
 from dpe.errors import UserError
 from dpe.text.corpus import read_lines
+from dpe.text.marked_words import MARKER
 
-MARKER = "\u2581"
 LINES_TO_DETECT = 1000
 
 

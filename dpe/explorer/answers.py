@@ -25,8 +25,9 @@ from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.segmentation import Posterior, pieces_by_word, posterior_probability
 from dpe.inference.segmenter import Segmenter
 from dpe.text.corpus import Pair
+from dpe.text.marked_words import MARKER, split_words
 from dpe.text.segmenters import source_segmenter
-from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.text.vocabulary import Vocabulary
 from dpe.text.word_cuts import Draw
 from dpe.version import __version__
 
@@ -97,7 +98,7 @@ def _check(question: Question, segmenter: Segmenter) -> None:
             raise UserError(f"The {side} has a line break; give one line.")
         marked = segmenter.vocabulary.normalize(text)
         _refuse_long(f"normalised {side}", marked[1:])
-        if not marked.strip("\u2581 "):
+        if not marked.strip(f"{MARKER} "):
             raise UserError(f"The {side} is empty; type a sentence.")
 
 

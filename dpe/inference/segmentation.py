@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from dpe.text.sentencepiece_model import MARKER
+from dpe.text.marked_words import MARKER
 
 
 @dataclass(frozen=True)

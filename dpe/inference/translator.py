@@ -22,8 +22,8 @@ from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
 from dpe.text.corpus import Strings
 from dpe.text.files import temporary_cache
+from dpe.text.marked_words import MARKER
 from dpe.text.preparation import Moses
-from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, load_vocabulary, load_weights, read_settings
 from dpe.training.translator_task import build_translation

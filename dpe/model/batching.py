@@ -13,7 +13,8 @@ from torch import Tensor
 
 from dpe.model.mixed import BEGIN_CHARACTER, FIRST_CHARACTER, PAD_CHARACTER, UNKNOWN_CHARACTER
 from dpe.segmentation.lattice import LatticeBatch, LatticeBuilder
-from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.text.marked_words import split_words
+from dpe.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

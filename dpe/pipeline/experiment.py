@@ -49,7 +49,6 @@ from dpe.pipeline.outputs import (
     write_tests,
 )
 from dpe.pipeline.texts import (
-    VOCABULARY,
     Texts,
     corpus_files,
     corpus_settings,
@@ -64,6 +63,7 @@ from dpe.progress import Progress
 from dpe.recipe.recipe import Recipe
 from dpe.recipe.systems import SYSTEMS, SegmenterName, System
 from dpe.text.vocabulary import VocabularySettings
+from dpe.training.checkpoint import VOCABULARY
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ from dpe.pipeline.paper_table import paper_tables
 from dpe.pipeline.results import PLAN, RECIPE, RESULTS, write_results
 from dpe.pipeline.scheduling import in_order, run_stages
 from dpe.pipeline.shared_run import shared_run
-from dpe.pipeline.training_table import SEGMENTER_TITLES
 from dpe.recipe.reading import nearest
 from dpe.recipe.recipe import Recipe
-from dpe.recipe.systems import SYSTEMS
+from dpe.recipe.systems import SEGMENTER_TITLES, SYSTEMS
 from dpe.recipe.writing import recipe_json
 from dpe.text.files import whole_text_file
 

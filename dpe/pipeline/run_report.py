@@ -41,9 +41,10 @@ from dpe.pipeline.outputs import pieces_file, training_counts
 from dpe.pipeline.results import collect_results
 from dpe.pipeline.scores_section import score_blocks
 from dpe.pipeline.texts import Texts, vocabulary_path
-from dpe.pipeline.training_table import SEGMENTER_TITLES
+from dpe.recipe.systems import SEGMENTER_TITLES
 from dpe.recipe.writing import recipe_toml
 from dpe.text.corpus import read_lines
+from dpe.text.marked_words import MARKER
 from dpe.training.curve import CURVE, read_curve
 
 REPORT = "report.html"
@@ -268,7 +269,7 @@ def _differs(example: ExampleCuts) -> bool:
 
 
 def _text(pieces: Sequence[str]) -> str:
-    return "".join(pieces).replace("\u2581", " ").strip()
+    return "".join(pieces).replace(MARKER, " ").strip()
 
 
 def _edges(segmenter: Segmenter, source: str, target: str) -> tuple[Sequence[str], list[WordEdges]]:

@@ -18,8 +18,8 @@ from dpe.text.grammar import GOLD, write_corpus
 from dpe.text.preparation import CleaningRules, Moses, clean
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.training.checkpoint import VOCABULARY
 
-VOCABULARY = "vocab.model"
 _SEED = 1  # of the built-in corpus, and of the draw of training lines
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dpe.choices import SourceMethod, TargetMethod, VocabularyType
+from dpe.choices import SEGMENTER_METHODS, SourceMethod, TargetMethod, VocabularyType
 from dpe.errors import UserError
 from dpe.segmentation.temperature import check_temperature
 
 SegmenterName = Literal["mixed", "lm"]
+SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}  # in tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,7 @@ class System:
     def __post_init__(self) -> None:
         if not self.name or not all(c.isascii() and (c.isalnum() or c in "-_") for c in self.name):
             raise UserError(f"A system is called {self.name!r}; use ASCII letters, digits, '-' and '_' only.")
-        if (self.target in ("dpe", "dpe-fixed")) != (self.segmenter is not None):
+        if (self.target in SEGMENTER_METHODS) != (self.segmenter is not None):
             raise UserError(
                 f"The system {self.name} needs a segmenter if, and only if, its target is dpe or dpe-fixed."
             )

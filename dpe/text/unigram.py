@@ -10,7 +10,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from dpe.errors import UserError
-from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.text.marked_words import split_words
+from dpe.text.vocabulary import Vocabulary
 from dpe.text.word_cuts import Draw, WordCache, join_unknown, require_type, word_parts
 
 # SentencePiece's unigram models rate an unknown character this far below their worst piece.

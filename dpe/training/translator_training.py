@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from dpe.choices import SourceMethod, TargetMethod
+from dpe.choices import SEGMENTER_METHODS, SourceMethod, TargetMethod
 from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
 from dpe.segmentation.temperature import check_temperature
@@ -47,7 +47,7 @@ class TranslatorSettings:
 
     @property
     def uses_segmenter(self) -> bool:
-        return self.target_method in ("dpe", "dpe-fixed")
+        return self.target_method in SEGMENTER_METHODS
 
 
 def train_translator(
@@ -127,7 +127,7 @@ def check_settings(settings: TranslatorSettings, cutter: CorpusCutter | None, vo
     _check_methods(settings, cutter)
     if not 0 <= settings.label_smoothing < 1:
         raise UserError(f"Label smoothing is {settings.label_smoothing}; give a number from 0 to below 1.")
-    for method in {settings.source_method, settings.target_method} - {"dpe", "dpe-fixed"}:
+    for method in {settings.source_method, settings.target_method} - {*SEGMENTER_METHODS}:
         count_segmenter(method, settings, vocabulary)  # which refuses another type of vocabulary
 
 
