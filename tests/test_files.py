@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import lzma
 import os
 import signal
@@ -18,6 +19,7 @@ from dpe.errors import UserError
 from dpe.text.files import (
     Stamp,
     cached_file,
+    file_hash,
     reading,
     refuse_two_streams,
     whole_file,
@@ -235,3 +237,10 @@ def test_cached_names_of_equal_names_elsewhere_differ(tmp_path: Path) -> None:
     stamp = Stamp(size=1, time=1)
     one = cached_file(tmp_path / "one" / "train.de", stamp, tmp_path, "lines")
     assert one != cached_file(tmp_path / "two" / "train.de", stamp, tmp_path, "lines")
+
+
+def test_a_hash_is_that_of_the_bytes_or_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert file_hash(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()
+    with pytest.raises(UserError, match="absent: cannot be read: No such file"):
+        file_hash(tmp_path / "absent")

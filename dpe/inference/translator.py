@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import re
@@ -21,7 +20,7 @@ from dpe.machine import cores
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
 from dpe.text.corpus import Strings
-from dpe.text.files import temporary_cache
+from dpe.text.files import file_hash, temporary_cache
 from dpe.text.marked_words import MARKER
 from dpe.text.preparation import Moses
 from dpe.text.vocabulary import Vocabulary
@@ -244,12 +243,9 @@ def exported(directory: Path) -> Path:
     nothing can be written it goes to a temporary directory.
     """
     try:
-        with (directory / MODEL).open("rb") as file:
-            key = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    except OSError as error:
-        raise UserError(
-            f"{directory / MODEL}: cannot be read ({error.strerror}); train the translator first."
-        ) from error
+        key = file_hash(directory / MODEL)[:16]
+    except UserError as error:
+        raise UserError(f"{error} Train the translator first.") from error
     place = directory / f"ctranslate2-{key}"
     if not place.exists():
         if not os.access(directory, os.W_OK):

@@ -136,6 +136,15 @@ class Stamp(NamedTuple):
         return cls(status.st_size, status.st_mtime_ns)
 
 
+def file_hash(path: Path) -> str:
+    """Tells two files apart by their bytes, as hexadecimal SHA-256."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}.") from error
+
+
 def require_files(*paths: Path | None) -> None:
     """Refuse pipes and the like among what is read more than once."""
     for path in paths:

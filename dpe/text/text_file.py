@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import hashlib
 import io
 import os
 import shutil
@@ -21,6 +20,7 @@ from dpe.text.corpus import Pair, decode_line, read_lines
 from dpe.text.files import (
     Stamp,
     cached_file,
+    file_hash,
     is_packed,
     reading,
     temporary_cache,
@@ -82,8 +82,7 @@ class TextFile:
 
     def digest(self) -> str:
         """Tells two texts apart, wherever they lie and however they are packed."""
-        with self._plain.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_hash(self._plain)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a worker needs: an index on disk is mapped there again, one in memory is sent along."""
