@@ -22,10 +22,10 @@ from dpe.explorer.messages import (
 from dpe.inference import scored_batch
 from dpe.inference.lattice_edges import WordEdges, sentence_edges
 from dpe.inference.scored_batch import ScoredBatch
-from dpe.inference.segmentation import Posterior, pieces_by_word, posterior_probability
+from dpe.inference.segmentation import Posterior, posterior_probability
 from dpe.inference.segmenter import Segmenter
 from dpe.text.corpus import Pair
-from dpe.text.marked_words import MARKER, split_words
+from dpe.text.marked_words import MARKER, pieces_by_word, split_words
 from dpe.text.segmenters import source_segmenter
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.word_cuts import Draw
