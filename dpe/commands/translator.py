@@ -141,7 +141,6 @@ def train_translator(
     """
     from dpe.evaluation.scores import dev_bleu
     from dpe.inference.corpus_cutter import SegmenterCutter
-    from dpe.text.preparation import Moses
     from dpe.text.text_file import ParallelText
     from dpe.text.vocabulary import Vocabulary
     from dpe.training.presets import TRANSLATOR_PRESETS
@@ -194,7 +193,7 @@ def train_translator(
             ParallelText.open(dev_source, dev_target, cache=out / "cache"),
             settings=settings,
             session=session,
-            bleu=dev_bleu(Moses(moses[1]).detokenize if moses else str, settings.bleu_tokenize),
+            bleu=dev_bleu(moses=moses, tokenize=settings.bleu_tokenize),
             cutter=cutter or None,
             cuts=cuts,
         )

@@ -22,7 +22,7 @@ from dpe.model.translation import TranslationTransformer
 from dpe.text.corpus import Strings
 from dpe.text.files import file_hash, temporary_cache
 from dpe.text.marked_words import MARKER
-from dpe.text.preparation import Moses
+from dpe.text.moses import Moses
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, load_vocabulary, load_weights, read_settings
 from dpe.training.translator_task import build_translation
@@ -77,8 +77,8 @@ class Translator:
         self._engine = engine
         self._names = token_names(vocabulary)
         self._ids = {name: number for number, name in enumerate(self._names)}
-        self._tokenize = Moses(moses[0]).tokenize if moses else _as_it_is
-        self._detokenize = Moses(moses[1]).detokenize if moses else _as_it_is
+        self._tokenize = Moses(moses[0]).tokenize if moses else str
+        self._detokenize = Moses(moses[1]).detokenize if moses else str
 
     @classmethod
     def load(cls, directory: Path | str, *, int8: bool = False, threads: int | None = None) -> Translator:
@@ -212,10 +212,6 @@ class Translator:
             text = " ".join(translation.text for translation in rank)
             joined.append(Translation(self._detokenize(text), sum(t.score for t in rank) / len(rank)))
         return joined
-
-
-def _as_it_is(line: str) -> str:
-    return line
 
 
 def length_limit(source_pieces: int) -> int:

@@ -17,7 +17,6 @@ from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
 from dpe.recipe.recipe import NetworkFields, SegmenterFields, TranslatorFields
 from dpe.recipe.systems import System
-from dpe.text.preparation import Moses
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, SETTINGS, VOCABULARY
 from dpe.training.curve import CURVE, PICTURE, read_curve
@@ -170,7 +169,7 @@ def make_translator(
         texts.open("dev", cache=directory / "cache"),
         settings=settings,
         session=compute.session(stopping, progress),
-        bleu=dev_bleu(Moses(settings.moses[1]).detokenize if settings.moses else str, settings.bleu_tokenize),
+        bleu=dev_bleu(moses=settings.moses, tokenize=settings.bleu_tokenize),
         cutter=cutter or None,
         cuts=segmenter / "cuts" if segmenter else None,
     )
