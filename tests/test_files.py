@@ -21,7 +21,6 @@ from dpe.text.files import (
     cached_file,
     file_hash,
     reading,
-    refuse_two_streams,
     whole_file,
     whole_files,
     whole_packed_files,
@@ -210,12 +209,6 @@ def test_missing_file_and_directory_are_sentences(tmp_path: Path) -> None:
     for path, why in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(UserError, match=f"{path}: cannot be read: {why}"), reading(path):
             pass
-
-
-def test_standard_input_is_one_input() -> None:
-    refuse_two_streams(Path("a"), Path("-"), None, Path("a"))
-    with pytest.raises(UserError, match="can be read once only"):
-        refuse_two_streams(Path("-"), None, Path("a"), Path("-"))
 
 
 def test_cached_name_follows_the_state_and_older_ones_go(tmp_path: Path) -> None:

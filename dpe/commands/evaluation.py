@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpe.choices import SegmentedFormat
+from dpe.commands.checks import require_files
 from dpe.commands.options import AsJson, AsMarkdown, BleuTokenize, Seed
 from dpe.errors import UserError
 from dpe.progress import Progress
-from dpe.text.files import require_files, whole_text_file
+from dpe.text.files import whole_text_file
 
 if TYPE_CHECKING:
     from dpe.evaluation.tables import Table

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from dpe.choices import SourceMethod, TargetMethod
+from dpe.commands.checks import model_files, refuse_idle, refuse_overwriting
 from dpe.commands.options import (
     Accumulate,
     Average,
@@ -28,8 +29,6 @@ from dpe.commands.options import (
     TrainTarget,
     VocabularyFile,
     Warmup,
-    model_files,
-    refuse_idle,
 )
 from dpe.commands.training import training_session
 from dpe.progress import Progress
@@ -227,7 +226,6 @@ def translate(
     """
     from dpe.inference.translator import Search, Translator
     from dpe.text.corpus import read_lines, write_lines
-    from dpe.text.files import refuse_overwriting
 
     progress: Progress = context.obj
     search = Search(beam=beam, length_penalty=length_penalty, n_best=n_best, batch_tokens=batch_tokens)

@@ -145,15 +145,6 @@ def file_hash(path: Path) -> str:
         raise UserError(f"{path}: cannot be read: {error.strerror}.") from error
 
 
-def require_files(*paths: Path | None) -> None:
-    """Refuse pipes and the like among what is read more than once."""
-    for path in paths:
-        if path is not None and str(path) == "-":
-            raise UserError("Standard input cannot be read twice, which this needs; save it as a file.")
-        if path is not None:
-            Stamp.of(path)
-
-
 @contextmanager
 def whole_directory(path: Path) -> Iterator[Path]:
     """A directory to fill, renamed to `path` when the block ends well, and gone otherwise."""
@@ -174,19 +165,6 @@ def remove_leftovers(directory: Path) -> None:
     for path in directory.iterdir():
         if _LEFTOVER.fullmatch(path.name) and path.is_file():
             path.unlink()
-
-
-def refuse_overwriting(out: Path | None, *inputs: Path | None) -> None:
-    """Refuse an output that is one of the files it would be made from."""
-    for path in inputs:
-        if out and path and out.is_file() and path.exists() and out.samefile(path):
-            raise UserError(f"{out}: is an input as well; give the output another name.")
-
-
-def refuse_two_streams(*inputs: Path | None) -> None:
-    """Refuse `-` for more than one input: the first would take all of it."""
-    if sum(path is not None and is_standard_stream(path) for path in inputs) > 1:
-        raise UserError("Standard input (-) can be read once only; give files for the other inputs.")
 
 
 def cached_file(path: Path, stamp: Stamp, cache: Path, kind: str) -> Path:
