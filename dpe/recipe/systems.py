@@ -7,7 +7,7 @@ from typing import Literal
 
 from dpe.choices import SEGMENTER_METHODS, SourceMethod, TargetMethod, VocabularyType
 from dpe.errors import UserError
-from dpe.segmentation.temperature import check_temperature
+from dpe.training.methods import check_methods
 
 SegmenterName = Literal["mixed", "lm"]
 SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}  # in tables
@@ -33,18 +33,15 @@ class System:
             )
         if (self.source == "unigram") != (self.target == "unigram"):
             raise UserError(f"The system {self.name} must have unigram on both sides or on none.")
-        is_mixed = self.target == "dpe" and self.segmenter == "mixed"
-        if is_mixed and self.source == "bpe" and self.target_sampling is None:
-            raise UserError(
-                f"The system {self.name} would cut its target anew for every dropout of the source, and "
-                'there is none; give source = "bpe-dropout", or target = "dpe-fixed".'
+        try:
+            check_methods(
+                self.source,
+                self.target,
+                reads_source=self.segmenter == "mixed",
+                sampling=self.target_sampling,
             )
-        if self.target_sampling is not None and self.target != "dpe":
-            raise UserError(
-                f"The system {self.name} has target_sampling, which only the target dpe can have."
-            )
-        if self.target_sampling is not None:
-            check_temperature(self.target_sampling)
+        except UserError as error:
+            raise UserError(f"The system {self.name}: {error}") from error
 
     @property
     def vocabulary(self) -> VocabularyType:
