@@ -215,7 +215,8 @@ def diagnose(
 
     Example: `dpe diagnose --jsonl test.jsonl --gold gold.tsv --train-counts train.fi`
     """
-    from dpe.evaluation.diagnostics import diagnose_file, diagnostics_tables, draw_diagnostics
+    from dpe.evaluation.diagnostics import diagnose_file
+    from dpe.evaluation.diagnostics_report import diagnostics_tables, draw_diagnostics
 
     require_files(train_counts)
     result = diagnose_file(posteriors, gold=gold, train_counts=train_counts)
