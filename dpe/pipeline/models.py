@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from dpe.evaluation.plots import draw_training_curve
 from dpe.evaluation.scores import dev_bleu
 from dpe.inference.corpus_cutter import SegmenterCutter
+from dpe.model.transformer import TransformerSettings
 from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
 from dpe.recipe.recipe import NetworkFields, SegmenterFields, TranslatorFields
@@ -29,9 +30,6 @@ from dpe.training.settings import Stopping, TrainingSettings
 from dpe.training.translator_training import TranslatorSettings, train_translator
 
 MODEL_FILES = (SETTINGS, VOCABULARY, MODEL, CURVE)
-_NETWORK = ("width", "heads", "feed_forward", "encoder_layers", "decoder_layers", "dropout", "norm")
-_TRAINING = ("learning_rate", "warmup", "accumulate")
-_STOPPING = ("epochs", "steps", "patience", "average")
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def segmenter_settings(fields: SegmenterFields, *, source: bool) -> SegmenterSet
     """Of the mixed model, or of the language model."""
     preset = SEGMENTER_PRESETS[fields.preset]
     return SegmenterSettings(
-        network=preset.network_with(**_values(fields, _NETWORK)),
+        network=_network(preset, fields),
         training=_training(preset, fields, fields.seed),
         batch=fields.batch or preset.batch,
         source=source,
@@ -76,7 +74,7 @@ def translator_settings(
     """Of one system and one seed."""
     preset = TRANSLATOR_PRESETS[fields.preset]
     return TranslatorSettings(
-        network=preset.network_with(**_values(fields, _NETWORK)),
+        network=_network(preset, fields),
         training=_training(preset, fields, seed),
         batch=fields.batch or preset.batch,
         label_smoothing=fields.label_smoothing,
@@ -93,11 +91,11 @@ def translator_settings(
 
 
 def segmenter_stopping(fields: SegmenterFields) -> Stopping:
-    return _stopping(fields, SEGMENTER_PRESETS[fields.preset])
+    return _stopping(SEGMENTER_PRESETS[fields.preset], fields)
 
 
 def translator_stopping(fields: TranslatorFields) -> Stopping:
-    return _stopping(fields, TRANSLATOR_PRESETS[fields.preset])
+    return _stopping(TRANSLATOR_PRESETS[fields.preset], fields)
 
 
 def model_settings(settings: SegmenterSettings | TranslatorSettings, stopping: Stopping) -> dict[str, Any]:
@@ -177,16 +175,32 @@ def make_translator(
     return _facts(position) | {"dev_bleu_greedy": -position.kept_score}
 
 
-def _values(fields: NetworkFields, names: Sequence[str]) -> dict[str, Any]:
-    return {name: getattr(fields, name) for name in names}
+def _network(preset: Preset, fields: NetworkFields) -> TransformerSettings:
+    return preset.network_with(
+        width=fields.width,
+        heads=fields.heads,
+        feed_forward=fields.feed_forward,
+        encoder_layers=fields.encoder_layers,
+        decoder_layers=fields.decoder_layers,
+        dropout=fields.dropout,
+        norm=fields.norm,
+    )
 
 
 def _training(preset: Preset, fields: NetworkFields, seed: int) -> TrainingSettings:
-    return preset.training_with(**_values(fields, _TRAINING), seed=seed, bf16=fields.bf16)
+    return preset.training_with(
+        learning_rate=fields.learning_rate,
+        warmup=fields.warmup,
+        accumulate=fields.accumulate,
+        seed=seed,
+        bf16=fields.bf16,
+    )
 
 
-def _stopping(fields: NetworkFields, preset: Preset) -> Stopping:
-    return preset.stopping(**_values(fields, _STOPPING))
+def _stopping(preset: Preset, fields: NetworkFields) -> Stopping:
+    return preset.stopping(
+        epochs=fields.epochs, steps=fields.steps, patience=fields.patience, average=fields.average
+    )
 
 
 def _facts(position: Position) -> dict[str, Any]:
