@@ -126,7 +126,8 @@ def main() -> None:
     for who in ("ours", "subword_nmt"):
         print(f"{who:12} {numbers[who + '_seconds']:8.2f} {numbers[who + '_piece_ratio']:16.3f}")
     print(f"times faster: {numbers['speed_ratio']:.2f}; first pass: {numbers['first_speed_ratio']:.2f}")
-    about = {"text": f"{name}, targets", "lines": len(lines), "vocabulary": arguments.size, "dropout": DROPOUT, "runs": RUNS}
+    about = {"text": f"{name}, targets", "lines": len(lines), "vocabulary": arguments.size}
+    about |= {"dropout": DROPOUT, "runs": RUNS}
     print(record("dropout", about | {key: round(value, 4) for key, value in numbers.items()}))
 
 
