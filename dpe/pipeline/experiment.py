@@ -92,7 +92,7 @@ class Experiment:
         )
 
     def vocabulary(self, type: VocabularyType) -> Stage:
-        """One for every system: its signature reads the text, which may be long."""
+        """Made once per type, because its signature reads the text, which may be long."""
         if type not in self._vocabularies:
             self._vocabularies[type] = self._vocabulary(type)
         return self._vocabularies[type]

@@ -132,7 +132,9 @@ def _write_plan(experiment: Experiment) -> None:
 
 
 def fixed_settings(experiment: Experiment) -> dict[str, Any]:
-    """What processes in one directory must agree on: text and systems of their own too, by name or not."""
+    """What processes in one directory must agree on, including the text and any systems the recipe defines
+    itself.
+    """
     recipe = experiment.recipe
     fixed = {key: value for key, value in asdict(recipe).items() if key not in _FREE_FIELDS}
     own = {system.name: asdict(system) for system in recipe.systems if SYSTEMS.get(system.name) != system}
