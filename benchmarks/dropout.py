@@ -18,33 +18,21 @@ from __future__ import annotations
 import argparse
 import io
 import itertools
-import lzma
 import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from subword_nmt.apply_bpe import BPE
 
 from benchmarks.record import record
+from benchmarks.subjects import text
 from dpe.text.draws import Draw
+from dpe.text.marked_words import MARKER
 from dpe.text.segmenters import BpeDropout
-from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 
-MULTI30K = Path(__file__).parents[2] / "shared/data/multi30k/en-de/train.de.xz"
 RUNS, DROPOUT = 5, 0.05
-
-
-def read_text(lines: int) -> tuple[str, list[str]]:
-    """Multi30k German where it is, else the built-in corpus; and which of them it is."""
-    if MULTI30K.exists():
-        with lzma.open(MULTI30K, "rt", encoding="utf-8", newline="\n") as file:
-            return "Multi30k German", [line.rstrip("\n") for line in itertools.islice(file, lines)]
-    from dpe.text.grammar import generate  # noqa: PLC0415  only where it is needed
-
-    return "built-in Finnish", [pair.target for pair in generate(lines, seed=1)]
 
 
 def subword_nmt_merges(ranks: Mapping[str, int], characters: Sequence[str]) -> str:
@@ -131,15 +119,16 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=10_000)
     parser.add_argument("--size", type=int, default=8_000, help="size of the vocabulary")
     arguments = parser.parse_args()
-    name, lines = read_text(arguments.lines)
+    name, lines = text().name, text().targets[: arguments.lines]
     numbers = measure(lines, learn_vocabulary(lines, VocabularySettings(size=arguments.size)))
-    print(f"BPE dropout {DROPOUT}, {len(lines)} lines of {name}, {arguments.size} pieces, median of {RUNS}")
+    print(f"BPE dropout {DROPOUT}, {len(lines)} targets of {name}, {arguments.size} pieces, median of {RUNS}")
     print(f"{'':12} {'seconds':>8} {'pieces to plain':>16}")
     for who in ("ours", "subword_nmt"):
         print(f"{who:12} {numbers[who + '_seconds']:8.2f} {numbers[who + '_piece_ratio']:16.3f}")
     print(f"times faster: {numbers['speed_ratio']:.2f}; first pass: {numbers['first_speed_ratio']:.2f}")
-    text = {"text": name, "lines": len(lines), "vocabulary": arguments.size, "dropout": DROPOUT, "runs": RUNS}
-    print(record("dropout", text | {key: round(value, 4) for key, value in numbers.items()}))
+    about = {"text": f"{name}, targets", "lines": len(lines), "vocabulary": arguments.size}
+    about |= {"dropout": DROPOUT, "runs": RUNS}
+    print(record("dropout", about | {key: round(value, 4) for key, value in numbers.items()}))
 
 
 if __name__ == "__main__":

@@ -15,10 +15,8 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.record import RESULTS, record
-from benchmarks.subjects import NETWORK, text, trained_mixed, vocabulary
+from benchmarks.steps import median_seconds
+from benchmarks.subjects import NETWORK, saved_segmenter, text, trained_mixed, vocabulary
 from dpe.inference.line_answers import CutSettings, LineCutter, NumberedPairs
 from dpe.inference.scored_batch import Cut, ScoredBatch
 from dpe.inference.segmenter import BATCH_CHARACTERS, Segmenter
@@ -38,7 +37,6 @@ from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.text.corpus import Pair, write_lines
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.checkpoint import MODEL, save_model, write_settings
 from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
 from dpe.training.presets import SEGMENTER_PRESETS
 
@@ -53,16 +51,7 @@ TINY = TransformerSettings(
 @cache
 def segmenter_directory(size: int = SIZE) -> Path:
     """The model after 300 steps, as a directory that a segmenter is loaded from."""
-    return _saved(trained_mixed(size), vocabulary(size), NETWORK, source=True)
-
-
-def _saved(
-    model: MixedTransformer, pieces: Vocabulary, network: TransformerSettings, *, source: bool
-) -> Path:
-    directory = Path(tempfile.mkdtemp(prefix="dpe-segmenting-"))
-    write_settings(directory, "segmenter", {"network": asdict(network), "source": source}, pieces)
-    save_model(directory / MODEL, model, {})
-    return directory
+    return saved_segmenter(trained_mixed(size), vocabulary(size), NETWORK, source=True)
 
 
 def examples(segmenter: Segmenter, lines: int) -> list[MixedExample]:
@@ -122,26 +111,14 @@ def training_steps(model: MixedTransformer, pieces: Vocabulary, lines: Sequence[
     model.eval().requires_grad_(False)
 
 
-def median_seconds(works: dict[str, Callable[[], Any]]) -> tuple[dict[str, float], dict[str, Any]]:
-    """Each work in turn, several times over; and what they returned."""
-    seconds: dict[str, list[float]] = {name: [] for name in works}
-    results = {}
-    for _ in range(ROUNDS):
-        for name, work in works.items():
-            begin = time.process_time()
-            results[name] = work()
-            seconds[name].append(time.process_time() - begin)
-    return {name: statistics.median(values) for name, values in seconds.items()}, results
-
-
 def measure_speed(lines: int) -> dict[str, float]:
     """Of three models: with two vocabularies after 300 steps, and a small one that was not trained."""
     torch.set_num_threads(1)
     tiny = SEGMENTER_PRESETS["tiny"].network
     torch.manual_seed(1)
-    small = _saved(
-        MixedTransformer.of(tiny, vocabulary(SIZE), source=True), vocabulary(SIZE), tiny, source=True
-    )
+    pieces = vocabulary(SIZE)
+    network = MixedTransformer.of(tiny, pieces, source=True)
+    small = saved_segmenter(network, pieces, tiny, source=True)
     models = {
         "width 256, 4 + 4 layers, 300 steps": segmenter_directory(),
         "width 256, 4 + 4 layers, 300 steps, 32,000 pieces": segmenter_directory(PAPER_SIZE),
@@ -165,13 +142,12 @@ def _speeds(segmenter: Segmenter, lines: int) -> dict[str, float]:
         looked.append(float(known[batch.lattice.edge_positions.unique()].double().mean()))
         return cuts
 
-    seconds, results = median_seconds(
-        {
-            "ours": lambda: segmenter.answers(rows, ScoredBatch.best),
-            "textbook": lambda: textbook(model, pieces, rows),
-            "training": lambda: training_steps(model, pieces, rows),
-        }
-    )
+    works: dict[str, Callable[[], Any]] = {
+        "ours": lambda: segmenter.answers(rows, ScoredBatch.best),
+        "textbook": lambda: textbook(model, pieces, rows),
+        "training": lambda: training_steps(model, pieces, rows),
+    }
+    seconds, results = median_seconds(works, rounds=ROUNDS, clock=time.process_time)
     segmenter.answers(rows, ours)
     # Ties, and unknown characters, which only we join.
     both = zip(results["ours"], results["textbook"], strict=True)
@@ -237,7 +213,8 @@ def measure_batches(lines: int) -> dict[str, float]:
 
 def _tiny_language_model() -> Path:
     pieces = vocabulary(SIZE)
-    return _saved(MixedTransformer.of(TINY, pieces, source=False), pieces, TINY, source=False)
+    network = MixedTransformer.of(TINY, pieces, source=False)
+    return saved_segmenter(network, pieces, TINY, source=False)
 
 
 def _peak(directory: Path, lines: Sequence[str], *, workers: int) -> tuple[float, float]:

@@ -125,6 +125,25 @@ def interleaved(
     return seconds
 
 
+def median_seconds(
+    works: Mapping[str, Callable[[], Any]],
+    *,
+    rounds: int,
+    warm_up: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Each work in turn, `rounds` times over after some that are not counted; and what they returned."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    results = {}
+    for turn in range(-warm_up, rounds):
+        for name, work in works.items():
+            begin = clock()
+            results[name] = work()
+            if turn >= 0:
+                seconds[name].append(clock() - begin)
+    return {name: median(values) for name, values in seconds.items()}, results
+
+
 def medians(seconds: Mapping[str, Sequence[float]], batch_count: int) -> dict[str, float]:
     """Median seconds of one step."""
     return {name: median(values) / batch_count for name, values in seconds.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from dpe.text.corpus import read_lines, write_lines
 from dpe.text.grammar import generate
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from dpe.training.checkpoint import MODEL, load_tensors, put_weights
+from dpe.training.checkpoint import MODEL, load_tensors, put_weights, save_model, write_settings
 from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
 from dpe.training.session import Session, Stopping
 from dpe.training.settings import TrainingSettings
@@ -135,6 +135,16 @@ def _as_file(path: Path, lines: slice) -> ParallelText:
     write_lines(source, text().sources[lines])
     write_lines(target, text().targets[lines])
     return ParallelText.open(source, target)
+
+
+def saved_segmenter(
+    model: MixedTransformer, pieces: Vocabulary, network: TransformerSettings, *, source: bool
+) -> Path:
+    """A temporary directory that a segmenter is loaded from."""
+    directory = Path(tempfile.mkdtemp(prefix="dpe-segmenter-"))
+    write_settings(directory, "segmenter", {"network": asdict(network), "source": source}, pieces)
+    save_model(directory / MODEL, model, {})
+    return directory
 
 
 def translation_model(size: int) -> TranslationTransformer:

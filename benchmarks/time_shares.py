@@ -27,7 +27,7 @@ from dpe.model.batching import MixedBatch
 from dpe.model.edge_scores import edge_scores
 from dpe.model.mixed import MixedTransformer
 from dpe.segmentation.lattice import LatticeBuilder
-from dpe.text.vocabulary import split_words
+from dpe.text.marked_words import split_words
 from dpe.training.allocator import keep_freed_memory
 from dpe.training.objectives import marginal_log_likelihood
 

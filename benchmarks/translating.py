@@ -11,11 +11,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import math
-import statistics
 import tempfile
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +22,8 @@ from torch import Tensor, nn
 
 from benchmarks.beam_search import beam_search
 from benchmarks.record import record
-from benchmarks.subjects import CACHE, NETWORK, text, trained_mixed, vocabulary
+from benchmarks.steps import median_seconds
+from benchmarks.subjects import CACHE, NETWORK, saved_segmenter, text, trained_mixed, vocabulary
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.inference.translator import Translator, length_limit, load_model
 from dpe.model.batch_order import epoch_batches
@@ -35,7 +33,6 @@ from dpe.model.translation import TranslationTransformer
 from dpe.progress import QUIET, Progress
 from dpe.text.corpus import write_lines
 from dpe.text.text_file import ParallelText
-from dpe.training.checkpoint import MODEL, save_model, write_settings
 from dpe.training.objectives import label_smoothed_cross_entropy
 from dpe.training.session import Session, Stopping
 from dpe.training.settings import TrainingSettings
@@ -131,18 +128,6 @@ def batches(lines: Sequence[int], tokens: int = BATCH_TOKENS) -> list[Translatio
     return [collate_translation(group, pieces) for group in groups]
 
 
-def median_seconds(works: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Each work in turn, several times over, after one turn that is not counted."""
-    seconds: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(ROUNDS + 1):
-        for name, work in works.items():
-            begin = time.perf_counter()
-            work()
-            if turn:
-                seconds[name].append(time.perf_counter() - begin)
-    return {name: statistics.median(values) for name, values in seconds.items()}
-
-
 def measure_training() -> dict[str, float]:
     """Target tokens a second of our model and of torch's, on the same three batches."""
     torch.manual_seed(1)
@@ -150,7 +135,7 @@ def measure_training() -> dict[str, float]:
     ours, theirs = TranslationTransformer.of(NETWORK, vocabulary(SIZE)), TorchTransformer()
     steps = {"ours": our_step(ours), "torch": training_step(theirs, theirs.loss)}
     works = {name: lambda step=step: [step(batch) for batch in some] for name, step in steps.items()}
-    seconds = median_seconds(works)  # type: ignore[arg-type]
+    seconds, _ = median_seconds(works, rounds=ROUNDS, warm_up=1)
     tokens = sum(batch.token_count for batch in some)
     return {
         "our target tokens a second": tokens / seconds["ours"],
@@ -202,13 +187,12 @@ def measure_decoding() -> dict[str, float]:
         return found
 
     translations = [search(), exact.translate(lines), rounded.translate(lines)]
-    seconds = median_seconds(
-        {
-            "torch": search,
-            "float32": lambda: exact.translate(lines),
-            "int8": lambda: rounded.translate(lines),
-        }
-    )
+    works: dict[str, Callable[[], object]] = {
+        "torch": search,
+        "float32": lambda: exact.translate(lines),
+        "int8": lambda: rounded.translate(lines),
+    }
+    seconds, _ = median_seconds(works, rounds=ROUNDS, warm_up=1)
     return {
         "lines": len(lines),
         "torch lines a second": len(lines) / seconds["torch"],
@@ -228,9 +212,7 @@ def _equal(one: list[str], other: list[str]) -> int:
 def measure_on_the_fly() -> dict[str, float]:
     """Seconds to cut an epoch of some lines, and to train on it: equal networks, one thread each."""
     torch.set_num_threads(1)
-    directory = Path(tempfile.mkdtemp(prefix="dpe-translating-"))
-    write_settings(directory, "segmenter", {"network": asdict(NETWORK), "source": True}, vocabulary(SIZE))
-    save_model(directory / MODEL, trained_mixed(SIZE), {})
+    directory = saved_segmenter(trained_mixed(SIZE), vocabulary(SIZE), NETWORK, source=True)
     for name, side in (("source", text().sources), ("target", text().targets)):
         write_lines(directory / name, side[:CUT_LINES])
     cutter = SegmenterCutter(
@@ -247,7 +229,8 @@ def measure_on_the_fly() -> dict[str, float]:
         epoch = next(epochs)
         cutter.cut(directory / f"{epoch}.pieces.gz", Cutting(dropout=0.05, epoch=epoch))
 
-    seconds = median_seconds({"cut": cut, "train": lambda: [step(batch) for batch in some]})
+    works = {"cut": cut, "train": lambda: [step(batch) for batch in some]}
+    seconds, _ = median_seconds(works, rounds=ROUNDS, warm_up=1)
     return {
         "lines": CUT_LINES,
         "lines cut a second": CUT_LINES / seconds["cut"],

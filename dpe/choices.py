@@ -11,6 +11,7 @@ Normalization = Literal["nfkc", "identity"]
 CountMethod = Literal["bpe", "bpe-dropout", "longest-match", "unigram"]
 SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
 TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
+SEGMENTER_METHODS: tuple[TargetMethod, ...] = ("dpe", "dpe-fixed")
 CutMode = Literal["best", "sample", "n-best"]
 
 # How cuts are written: `SegmentedFormat` is what others write too.

@@ -1,7 +1,7 @@
 """Locks between processes, each on a small file. The lock of a process that died is free.
 
 They are POSIX record locks: the system drops them with the process, however it ends, and worker processes do
-not inherit them. A process does not keep itself out.
+not inherit them. The process that holds a lock can take it again.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ from dpe.model.batching import (
 from dpe.model.characters import CharacterIds
 from dpe.model.prefetch import prefetch
 from dpe.segmentation.lattice import LatticeBuilder
-from dpe.text.sentencepiece_model import MARKER
-from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.text.marked_words import MARKER, split_words
+from dpe.text.vocabulary import Vocabulary
 
 Line = tuple[int, int, int]  # line, source size, target size
 sizes = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=60)

@@ -16,9 +16,14 @@ from scipy.stats import chi2_contingency
 from dpe.errors import UserError
 from dpe.evaluation.comparison import BAND_LABELS, BANDS, PairCounts, band_label, compare, most_frequent_cut
 from dpe.evaluation.comparison_report import compare_files, comparison_tables, draw_comparison
-from dpe.evaluation.contexts import count_ways, describe_varying_words, log_likelihood_ratio, most_varying
+from dpe.evaluation.piece_statistics import collect_statistics, renyi_efficiency
 from dpe.evaluation.segmented_text import CutWord, LinePair, read_cut_tokens, words_with_cuts
-from dpe.evaluation.statistics import collect_statistics, renyi_efficiency
+from dpe.evaluation.varying_words import (
+    count_ways,
+    describe_varying_words,
+    log_likelihood_ratio,
+    most_varying,
+)
 
 
 def cut_words(line: str) -> list[CutWord]:
@@ -188,7 +193,7 @@ def test_the_lines_of_a_word_are_counted_once_however_many_its_ways(monkeypatch:
             counted.append(self)
             return super().__iter__()
 
-    monkeypatch.setattr("dpe.evaluation.contexts._source_words", lambda line: SourceWords(line.split()))
+    monkeypatch.setattr("dpe.evaluation.varying_words._source_words", lambda line: SourceWords(line.split()))
     lines = [([CutWord("x" * 99, frozenset({n % 50 + 1}))], f"a b{n % 3}") for n in range(200)]
     ways = count_ways(words for words, _ in lines)
     (found,) = describe_varying_words(["x" * 99], ways, lines)

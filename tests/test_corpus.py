@@ -335,12 +335,9 @@ def test_pairs_from_files_and_tsv_agree(rows: list[tuple[str, str]], suffix: str
         assert list(read_pairs(source, target)) == pairs
         assert list(read_tsv(both)) == pairs
         cache = Path(directory) / "cache"
-        for text in (
-            ParallelText.open(source, target, cache=cache),
-            ParallelText.open_tsv(both, cache=cache),
-        ):
-            assert len(text) == len(pairs)
-            assert [text[number] for number in range(len(pairs))] == list(text) == pairs
+        text = ParallelText.open(source, target, cache=cache)
+        assert len(text) == len(pairs)
+        assert [text[number] for number in range(len(pairs))] == list(text) == pairs
         assert list(read_pairs(None, target)) == [Pair(None, pair.target) for pair in pairs]
         assert list(ParallelText.open(None, target)) == [Pair(None, pair.target) for pair in pairs]
 
@@ -364,13 +361,10 @@ def test_tsv_line_without_exactly_one_tab_is_named(tmp_path: Path, wrong: bytes)
     path = written(tmp_path / "tsv", b"a\tb\n" + wrong + b"\n\t\n")
     with pytest.raises(UserError, match=f"^{path}, line 2: has {wrong.count(9)} tabs"):
         list(read_tsv(path))
-    with pytest.raises(UserError, match=f"^{path}, line 2: has {wrong.count(9)} tabs"):
-        ParallelText.open_tsv(path)
 
 
 def test_tsv_of_a_mark_alone_has_no_lines(tmp_path: Path) -> None:
     path = written(tmp_path / "tsv", BOM)
-    assert len(ParallelText.open_tsv(path)) == 0
     assert list(read_tsv(path)) == []
 
 

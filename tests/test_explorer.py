@@ -17,8 +17,6 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import given
-from hypothesis import strategies as st
 from segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 from dpe import Segmenter, UserError
@@ -27,7 +25,6 @@ from dpe.explorer.answers import Explorer
 from dpe.explorer.messages import LARGEST_N_BEST, LONGEST_TEXT
 from dpe.explorer.server import LONGEST_REQUEST, is_own_name, make_app
 from dpe.inference.lattice_edges import MOST_OTHERS
-from dpe.inference.segmentation import pieces_by_word
 from dpe.text.corpus import Pair
 from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
@@ -301,18 +298,6 @@ def test_setup_tells_what_there_is(client: TestClient, segmenters: dict[str, Seg
 def test_explorer_needs_a_segmenter() -> None:
     with pytest.raises(UserError, match="no segmenter"):
         Explorer({})
-
-
-@given(st.lists(st.text("ab▁", min_size=1), max_size=6), st.data())
-def test_by_word_parts_pieces_at_the_words(words: list[str], data: st.DataObject) -> None:
-    text = "".join(words)
-    places = sorted(data.draw(st.sets(st.integers(1, max(1, len(text) - 1)))))
-    ends = [place for place in places if place < len(text)]
-    pieces = [text[a:b] for a, b in itertools.pairwise([0, *ends, len(text)]) if a < b]
-    parted = pieces_by_word(words, pieces)
-    assert ["".join(parts) for parts in parted] == words
-    borders = set(itertools.accumulate(map(len, words))) | set(ends)
-    assert list(itertools.accumulate(len(part) for parts in parted for part in parts)) == sorted(borders)
 
 
 def test_names_are_short_where_they_can_be() -> None:

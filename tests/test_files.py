@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import lzma
 import os
 import signal
@@ -18,8 +19,8 @@ from dpe.errors import UserError
 from dpe.text.files import (
     Stamp,
     cached_file,
+    file_hash,
     reading,
-    refuse_two_streams,
     whole_file,
     whole_files,
     whole_packed_files,
@@ -210,12 +211,6 @@ def test_missing_file_and_directory_are_sentences(tmp_path: Path) -> None:
             pass
 
 
-def test_standard_input_is_one_input() -> None:
-    refuse_two_streams(Path("a"), Path("-"), None, Path("a"))
-    with pytest.raises(UserError, match="can be read once only"):
-        refuse_two_streams(Path("-"), None, Path("a"), Path("-"))
-
-
 def test_cached_name_follows_the_state_and_older_ones_go(tmp_path: Path) -> None:
     text, cache = tmp_path / "te[x]t", tmp_path / "cache"
     cache.mkdir()
@@ -235,3 +230,10 @@ def test_cached_names_of_equal_names_elsewhere_differ(tmp_path: Path) -> None:
     stamp = Stamp(size=1, time=1)
     one = cached_file(tmp_path / "one" / "train.de", stamp, tmp_path, "lines")
     assert one != cached_file(tmp_path / "two" / "train.de", stamp, tmp_path, "lines")
+
+
+def test_a_hash_is_that_of_the_bytes_or_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert file_hash(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()
+    with pytest.raises(UserError, match="absent: cannot be read: No such file"):
+        file_hash(tmp_path / "absent")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dpe.errors import UserError
 from dpe.text.draws import Draw
 from dpe.text.formats import FORMATS, format_pieces, parse_line
+from dpe.text.marked_words import MARKER
 from dpe.text.segmenters import BpeDropout, LongestMatch
-from dpe.text.sentencepiece_model import MARKER
 from dpe.text.vocabulary import Vocabulary
 from tests.conftest import MakeVocabulary
 

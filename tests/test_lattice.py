@@ -14,8 +14,8 @@ from models import make_model
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.segmentation.lattice import LatticeBatch, LatticeBuilder, WordLattice
-from dpe.text.sentencepiece_model import MARKER
-from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.text.marked_words import MARKER, split_words
+from dpe.text.vocabulary import Vocabulary
 
 END = 3
 letters = st.text(alphabet="abc", min_size=1, max_size=4)

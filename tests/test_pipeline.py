@@ -16,7 +16,7 @@ import sacrebleu
 from dpe.errors import UserError
 from dpe.pipeline.artifacts import Artifacts
 from dpe.pipeline.experiment import Experiment
-from dpe.pipeline.models import Machine, segmenter_settings, translator_settings, translator_stopping
+from dpe.pipeline.models import Compute, segmenter_settings, translator_settings, translator_stopping
 from dpe.pipeline.outputs import training_counts
 from dpe.pipeline.run import Part, fixed_settings, plan
 from dpe.pipeline.scheduling import in_order, run_stages
@@ -70,7 +70,7 @@ def experiment(directory: Path, text: str = MINUSCULE, *overrides: str) -> Exper
     path = directory / "recipe.toml"
     directory.mkdir(exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    return Experiment(read_recipe(path, overrides), directory / "run", Machine(device="cpu"), SILENT)
+    return Experiment(read_recipe(path, overrides), directory / "run", Compute(device="cpu"), SILENT)
 
 
 def signatures(made: Experiment) -> dict[str, str]:
@@ -218,7 +218,7 @@ def test_missing_corpus_files_are_one_sentence(tmp_path: Path) -> None:
     made = Experiment(
         read_recipe(RECIPES / "paper" / "ro-en.toml", [f"data={tmp_path}"]),
         tmp_path / "run",
-        Machine(),
+        Compute(),
         SILENT,
     )
     with pytest.raises(UserError) as caught:

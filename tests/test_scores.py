@@ -63,6 +63,14 @@ def test_scores_and_signatures_are_sacrebleus() -> None:
     assert half.brevity_penalty < found.brevity_penalty <= 1
 
 
+def test_dev_bleu_is_that_of_detokenised_text() -> None:
+    tokens, text = ["It 's 5,300 km , isn 't it ?"], ["It's 5,300 km, isn't it?"]
+    other = ["It 's 5,300 km , is it ?"], ["It's 5,300 km, is it?"]
+    wanted = sacrebleu.corpus_bleu(other[1], [text]).score
+    assert dev_bleu(moses=("de", "en"))(other[0], tokens) == pytest.approx(wanted)
+    assert dev_bleu()(other[1], text) == pytest.approx(wanted)
+
+
 def test_text_without_blanks_needs_other_tokens() -> None:
     reference, translation = ["今日は雨が降る"] * 3, SystemOutput("a", ["今日は雪が降る"] * 3)
     by_blanks, by_characters = (score(translation, reference, tokens) for tokens in ("13a", "char"))

@@ -26,8 +26,8 @@ from dpe.inference.long_lines import Window, long_line_scores, windows
 from dpe.inference.scored_batch import Cut, ScoredBatch
 from dpe.model.batching import MixedCollator
 from dpe.model.edge_scores import edge_scores_reference
-from dpe.text.sentencepiece_model import MARKER
-from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.text.marked_words import MARKER, split_words
+from dpe.text.vocabulary import Vocabulary
 from dpe.training.objectives import batch_edge_scores
 
 ROOT = Path(__file__).parents[1]

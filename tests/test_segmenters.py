@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from dpe.errors import UserError
 from dpe.text.draws import Draw
+from dpe.text.marked_words import MARKER, split_words
 from dpe.text.segmenters import (
     METHODS,
     Bpe,
@@ -26,9 +27,8 @@ from dpe.text.segmenters import (
     make_segmenter,
     source_segmenter,
 )
-from dpe.text.sentencepiece_model import MARKER
 from dpe.text.unigram import Unigram
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary, split_words
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from tests.conftest import PROTECTED, STEMS, MakeVocabulary, make_text
 from tests.dropout_oracle import (
     all_cuts,

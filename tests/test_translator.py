@@ -273,7 +273,7 @@ def test_what_is_no_translator_is_refused(trained: Path, tmp_path: Path) -> None
         Translator.load(copy)
     shutil.copy(trained / "vocab.model", copy)
     (copy / MODEL).unlink()
-    with pytest.raises(UserError, match="train the translator first"):
+    with pytest.raises(UserError, match="Train the translator first"):
         Translator.load(copy)
 
 

@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
-from dpe.text.sentencepiece_model import MARKER
+from dpe.text.marked_words import MARKER
 from dpe.text.vocabulary import (
     Vocabulary,
     VocabularySettings,
     check_protected,
     learn_vocabulary,
-    split_words,
 )
 from tests.conftest import MakeVocabulary, make_text
 
@@ -83,14 +82,6 @@ def expected_identity(line: str) -> str:
     """The documented rule: U+0020 at the beginning and doubled goes; U+2581 goes only at the end."""
     squeezed = re.sub(" +", " ", line.lstrip(" ")).rstrip(" " + MARKER)
     return squeezed.replace(MARKER, " ")
-
-
-@given(line=st.text(alphabet="ab▁"))
-def test_words_joined_are_the_line(line: str) -> None:
-    words = split_words(line)
-    assert "".join(words) == line
-    assert all(MARKER not in word[1:] for word in words)
-    assert all(word.startswith(MARKER) for word in words[1:])
 
 
 # ---------------------------------------------------------------------------------- learning

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpe.choices import SegmentedFormat
+from dpe.commands.checks import require_files
 from dpe.commands.options import AsJson, AsMarkdown, BleuTokenize, Seed
 from dpe.errors import UserError
 from dpe.progress import Progress
-from dpe.text.files import require_files, whole_text_file
+from dpe.text.files import whole_text_file
 
 if TYPE_CHECKING:
     from dpe.evaluation.tables import Table
@@ -214,7 +215,8 @@ def diagnose(
 
     Example: `dpe diagnose --jsonl test.jsonl --gold gold.tsv --train-counts train.fi`
     """
-    from dpe.evaluation.diagnostics import diagnose_file, diagnostics_tables, draw_diagnostics
+    from dpe.evaluation.diagnostics import diagnose_file
+    from dpe.evaluation.diagnostics_report import diagnostics_tables, draw_diagnostics
 
     require_files(train_counts)
     result = diagnose_file(posteriors, gold=gold, train_counts=train_counts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -63,13 +62,6 @@ SaveMinutes = Annotated[
 Average = Annotated[int, typer.Option(min=1, help="Try the mean of the last N epochs' weights.")]
 
 
-def refuse_idle(options: Mapping[str, object], *, needs: str) -> None:
-    """Refuse options that were given where nothing uses them; `None` is not given."""
-    for name, value in options.items():
-        if value is not None:
-            raise UserError(f"{name} is for {needs}.")
-
-
 def named_file(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
     """A callback for outputs that are files only."""
     if path is not None and is_standard_stream(path):
@@ -77,12 +69,3 @@ def named_file(parameter: typer.CallbackParam, path: Path | None) -> Path | None
             f"{parameter.opts[0]} takes the name of a file; this is not written to standard output."
         )
     return path
-
-
-def model_files(directory: Path) -> list[Path]:
-    """What a training wrote into its directory, as far as it may be there."""
-    from dpe.training.checkpoint import SETTINGS, VOCABULARY
-    from dpe.training.curve import CURVE, PICTURE
-
-    names = [directory / name for name in (SETTINGS, VOCABULARY, CURVE, PICTURE)]
-    return [*names, *directory.glob("*.safetensors"), *directory.glob("ctranslate2-*/*")]

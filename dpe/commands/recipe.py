@@ -50,15 +50,15 @@ def run(
     from dpe.evaluation.tables import print_tables
     from dpe.pipeline.artifacts import Artifacts
     from dpe.pipeline.experiment import Experiment
-    from dpe.pipeline.models import Machine, use_threads
+    from dpe.pipeline.models import Compute, use_threads
     from dpe.pipeline.run import Part, plan, run_experiment
     from dpe.pipeline.scheduling import describe
     from dpe.recipe.reading import read_recipe
 
     progress: Progress = context.obj
     read = read_recipe(recipe, set_)
-    machine = Machine(device=device, threads=threads)
-    experiment = Experiment(read, out or Path("runs") / read.name, machine, progress)
+    compute = Compute(device=device, threads=threads)
+    experiment = Experiment(read, out or Path("runs") / read.name, compute, progress)
     part = Part(systems=tuple(only), seeds=tuple(seed))
     if dry_run:
         for line in describe(plan(experiment, part), Artifacts(experiment.root)):

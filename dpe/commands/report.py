@@ -32,7 +32,7 @@ def report(
 
     Example: `dpe report runs/demo`
     """
-    from dpe.pipeline.reporting import REPORT, RunReport
+    from dpe.pipeline.run_report import REPORT, RunReport
 
     progress: Progress = context.obj
     path = out or run / REPORT

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpe.choices import CutFormat, CutMode
-from dpe.commands.options import Device, OutFile, model_files, refuse_idle
+from dpe.commands.checks import model_files, refuse_idle, refuse_overwriting
+from dpe.commands.options import Device, OutFile
 from dpe.errors import UserError
 from dpe.progress import Progress
-from dpe.text.files import refuse_overwriting
 
 if TYPE_CHECKING:
     from dpe.inference.corpus_run import Answerer, CorpusText

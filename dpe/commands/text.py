@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from dpe.choices import CountMethod, Normalization, PieceFormat, VocabularyType
-from dpe.commands.options import InputFile, OutFile, VocabularyFile, named_file, refuse_idle
+from dpe.commands.checks import refuse_idle, refuse_overwriting, refuse_two_streams
+from dpe.commands.options import InputFile, OutFile, VocabularyFile, named_file
 from dpe.errors import UserError
 from dpe.progress import Progress
-from dpe.text.files import refuse_overwriting, refuse_two_streams
 
 
 def register(app: typer.Typer) -> None:

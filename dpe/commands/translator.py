@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from dpe.choices import SourceMethod, TargetMethod
+from dpe.commands.checks import model_files, refuse_idle, refuse_overwriting
 from dpe.commands.options import (
     Accumulate,
     Average,
@@ -28,8 +29,6 @@ from dpe.commands.options import (
     TrainTarget,
     VocabularyFile,
     Warmup,
-    model_files,
-    refuse_idle,
 )
 from dpe.commands.training import training_session
 from dpe.progress import Progress
@@ -141,7 +140,6 @@ def train_translator(
     """
     from dpe.evaluation.scores import dev_bleu
     from dpe.inference.corpus_cutter import SegmenterCutter
-    from dpe.text.preparation import Moses
     from dpe.text.text_file import ParallelText
     from dpe.text.vocabulary import Vocabulary
     from dpe.training.presets import TRANSLATOR_PRESETS
@@ -194,7 +192,7 @@ def train_translator(
             ParallelText.open(dev_source, dev_target, cache=out / "cache"),
             settings=settings,
             session=session,
-            bleu=dev_bleu(Moses(moses[1]).detokenize if moses else str, settings.bleu_tokenize),
+            bleu=dev_bleu(moses=moses, tokenize=settings.bleu_tokenize),
             cutter=cutter or None,
             cuts=cuts,
         )
@@ -228,7 +226,6 @@ def translate(
     """
     from dpe.inference.translator import Search, Translator
     from dpe.text.corpus import read_lines, write_lines
-    from dpe.text.files import refuse_overwriting
 
     progress: Progress = context.obj
     search = Search(beam=beam, length_penalty=length_penalty, n_best=n_best, batch_tokens=batch_tokens)

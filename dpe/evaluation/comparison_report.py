@@ -10,7 +10,7 @@ from pathlib import Path
 from dpe.choices import SegmentedFormat
 from dpe.errors import UserError
 from dpe.evaluation.comparison import Comparison, PairCounts, compare
-from dpe.evaluation.contexts import VaryingWord, count_ways, describe_varying_words, most_varying
+from dpe.evaluation.piece_statistics import RENYI_ALPHA, Statistics, collect_statistics
 from dpe.evaluation.plots import draw_bars, draw_histograms
 from dpe.evaluation.segmented_text import (
     CutWord,
@@ -19,8 +19,8 @@ from dpe.evaluation.segmented_text import (
     read_pieces,
     read_two_segmentations,
 )
-from dpe.evaluation.statistics import RENYI_ALPHA, Statistics, collect_statistics
 from dpe.evaluation.tables import Table, percent, short_names
+from dpe.evaluation.varying_words import VaryingWord, count_ways, describe_varying_words, most_varying
 from dpe.text.corpus import read_lines
 
 SHOWN_WAYS = 4  # of cutting a word; results.json has all

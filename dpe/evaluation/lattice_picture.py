@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from dpe.evaluation.report import Html
-from dpe.evaluation.segmented_text import MARKER
+from dpe.evaluation.html_page import Html
+from dpe.text.marked_words import MARKER
 
 LEAST_DRAWN = 0.005  # probability of an arc off the best path
 _CHARACTER, _MARGIN, _LETTERS = 22, 12, 44  # pixels: a letter's width, the rim, the letters' height

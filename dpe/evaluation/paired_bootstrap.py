@@ -2,8 +2,8 @@
 
 All seeds of both systems are scored on the same resampled lines, which asks whether these models would differ
 as much on another test text of the kind. How much the models of one system differ among themselves is not in
-it; their standard deviation says that. sacreBLEU's own test knows one translation of each, and counts only
-resamples whose difference is further from nothing than the average, one tail: its p is about half of ours.
+it; their standard deviation says that. sacreBLEU's own test takes one translation of each and counts one
+tail, so its p is about half of ours.
 """
 
 from __future__ import annotations

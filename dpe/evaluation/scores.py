@@ -12,9 +12,10 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from dpe.errors import UserError
-from dpe.evaluation.segmented_text import MARKER
 from dpe.evaluation.tables import short_names
 from dpe.text.corpus import read_lines
+from dpe.text.marked_words import MARKER
+from dpe.text.moses import Moses
 
 METRICS = ("BLEU", "chrF2")
 LENGTH_LIMITS = (10, 20, 30, 40, 50)
@@ -121,9 +122,13 @@ def score(translation: SystemOutput, reference: Sequence[str], tokenize: str | N
 
 
 def dev_bleu(
-    detokenize: Callable[[str], str] = str, tokenize: str | None = None
+    *, moses: tuple[str, str] | None = None, tokenize: str | None = None
 ) -> Callable[[Sequence[str], Sequence[str]], float]:
-    """BLEU of development translations, by which epochs are chosen; tokenising is undone on both sides."""
+    """BLEU of development translations, by which epochs are chosen; `tokenize` is sacreBLEU's.
+
+    `moses` are the languages of a text tokenised by Moses' rules, which is undone on both sides.
+    """
+    detokenize = Moses(moses[1]).detokenize if moses else str
 
     def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
         undone = [list(map(detokenize, lines)) for lines in (hypotheses, references)]

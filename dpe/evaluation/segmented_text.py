@@ -23,8 +23,8 @@ from typing import NamedTuple
 from dpe.choices import SegmentedFormat
 from dpe.errors import UserError
 from dpe.text.corpus import read_lines
+from dpe.text.marked_words import MARKER
 
-MARKER = "\u2581"
 LINES_TO_DETECT = 1000
 
 
@@ -63,9 +63,9 @@ def read_pieces(path: Path, format: SegmentedFormat | None = None) -> Iterator[l
     return (_split(line) for line in _marked_lines(path, format))
 
 
-def read_cut_words(path: Path, format: SegmentedFormat | None = None) -> Iterator[list[CutWord]]:
-    """The words of each line with their cuts."""
-    return (list(words_with_cuts(pieces)) for pieces in read_pieces(path, format))
+def read_cut_words(path: Path) -> Iterator[list[CutWord]]:
+    """The words of each line with their cuts, in whichever format it is."""
+    return (list(words_with_cuts(pieces)) for pieces in read_pieces(path))
 
 
 def read_cut_tokens(path: Path, format: SegmentedFormat | None = None) -> Iterator[list[CutWord]]:

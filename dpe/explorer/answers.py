@@ -22,12 +22,13 @@ from dpe.explorer.messages import (
 from dpe.inference import scored_batch
 from dpe.inference.lattice_edges import WordEdges, sentence_edges
 from dpe.inference.scored_batch import ScoredBatch
-from dpe.inference.segmentation import Posterior, pieces_by_word, posterior_probability
+from dpe.inference.segmentation import Posterior, posterior_probability
 from dpe.inference.segmenter import Segmenter
 from dpe.text.corpus import Pair
 from dpe.text.draws import Draw
+from dpe.text.marked_words import MARKER, pieces_by_word, split_words
 from dpe.text.segmenters import source_segmenter
-from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.text.vocabulary import Vocabulary
 from dpe.version import __version__
 
 
@@ -97,7 +98,7 @@ def _check(question: Question, segmenter: Segmenter) -> None:
             raise UserError(f"The {side} has a line break; give one line.")
         marked = segmenter.vocabulary.normalize(text)
         _refuse_long(f"normalised {side}", marked[1:])
-        if not marked.strip("\u2581 "):
+        if not marked.strip(f"{MARKER} "):
             raise UserError(f"The {side} is empty; type a sentence.")
 
 

@@ -31,8 +31,6 @@ from dpe.inference.segmentation import (
     Posterior,
     Score,
     WordPosterior,
-    piece_offsets,
-    pieces_by_word,
     posterior_probability,
 )
 from dpe.inference.segmenter import Segmenter
@@ -40,6 +38,7 @@ from dpe.model.batching import MixedExample
 from dpe.text.corpus import Pair
 from dpe.text.draws import Draw
 from dpe.text.formats import format_pieces
+from dpe.text.marked_words import piece_offsets, pieces_by_word
 from dpe.text.segmenters import source_segmenter
 
 

@@ -6,11 +6,9 @@ Every position counts the characters of the *normalised line*, in which each wor
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
-from dpe.text.sentencepiece_model import MARKER
+from dpe.text.marked_words import MARKER, piece_offsets
 
 
 @dataclass(frozen=True)
@@ -46,26 +44,6 @@ class Segmentation:
         return (
             f"{' '.join(self.pieces)}  (probability {self.probability:.4g}, score {self.score:.2f})".lstrip()
         )
-
-
-def piece_offsets(pieces: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
-    """Begin and end of each piece in the pieces joined."""
-    return tuple(pairwise(accumulate(map(len, pieces), initial=0)))
-
-
-def pieces_by_word(words: Sequence[str], pieces: Sequence[str]) -> list[list[str]]:
-    """The pieces of each word. A run of unknown characters may reach over words, and is parted there."""
-    text, offsets, first = "".join(words), piece_offsets(tuple(pieces)), 0
-    result: list[list[str]] = []
-    for begin, end in piece_offsets(tuple(words)):
-        parts = []
-        while first < len(offsets) and offsets[first][0] < end:
-            parts.append(text[max(offsets[first][0], begin) : min(offsets[first][1], end)])
-            if offsets[first][1] > end:
-                break
-            first += 1
-        result.append(parts)
-    return result
 
 
 def posterior_probability(score: float, log_partition: float) -> float:

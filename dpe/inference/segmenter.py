@@ -18,6 +18,7 @@ from dpe.model.batching import MixedCollator, MixedExample, mixed_example
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.text.corpus import Strings
+from dpe.text.files import file_hash
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, VOCABULARY, load_vocabulary, load_weights, read_settings
 from dpe.training.processes import choose_device
@@ -231,11 +232,7 @@ def fingerprint(directory: Path) -> str:
     """Tells two segmenters apart, wherever their directories lie: a hash of weights and vocabulary."""
     digest = hashlib.sha256()
     for name in (MODEL, VOCABULARY):
-        try:
-            with (directory / name).open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        except OSError as error:
-            raise UserError(f"{directory / name}: cannot be read: {error.strerror}.") from error
+        digest.update(bytes.fromhex(file_hash(directory / name)))
     return digest.hexdigest()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import re
@@ -21,9 +20,9 @@ from dpe.machine import cores
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
 from dpe.text.corpus import Strings
-from dpe.text.files import temporary_cache
-from dpe.text.preparation import Moses
-from dpe.text.sentencepiece_model import MARKER
+from dpe.text.files import file_hash, temporary_cache
+from dpe.text.marked_words import MARKER
+from dpe.text.moses import Moses
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, load_vocabulary, load_weights, read_settings
 
@@ -77,8 +76,8 @@ class Translator:
         self._engine = engine
         self._names = token_names(vocabulary)
         self._ids = {name: number for number, name in enumerate(self._names)}
-        self._tokenize = Moses(moses[0]).tokenize if moses else _as_it_is
-        self._detokenize = Moses(moses[1]).detokenize if moses else _as_it_is
+        self._tokenize = Moses(moses[0]).tokenize if moses else str
+        self._detokenize = Moses(moses[1]).detokenize if moses else str
 
     @classmethod
     def load(cls, directory: Path | str, *, int8: bool = False, threads: int | None = None) -> Translator:
@@ -214,10 +213,6 @@ class Translator:
         return joined
 
 
-def _as_it_is(line: str) -> str:
-    return line
-
-
 def length_limit(source_pieces: int) -> int:
     """Pieces after which a translation is cut off: twice the source's, that rounded up to a power of two.
 
@@ -243,12 +238,9 @@ def exported(directory: Path) -> Path:
     nothing can be written it goes to a temporary directory.
     """
     try:
-        with (directory / MODEL).open("rb") as file:
-            key = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    except OSError as error:
-        raise UserError(
-            f"{directory / MODEL}: cannot be read ({error.strerror}); train the translator first."
-        ) from error
+        key = file_hash(directory / MODEL)[:16]
+    except UserError as error:
+        raise UserError(f"{error} Train the translator first.") from error
     place = directory / f"ctranslate2-{key}"
     if not place.exists():
         if not os.access(directory, os.W_OK):

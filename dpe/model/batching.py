@@ -14,7 +14,8 @@ from torch import Tensor
 from dpe.model.characters import CharacterIds
 from dpe.segmentation.lattice import LatticeBatch, LatticeBuilder
 from dpe.text.draws import NOISE_STREAM, generator
-from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.text.marked_words import split_words
+from dpe.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

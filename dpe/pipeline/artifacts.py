@@ -22,7 +22,7 @@ from typing import Any
 from dpe.differences import first_difference
 from dpe.errors import UserError
 from dpe.machine import machine
-from dpe.text.files import remove_leftovers, whole_text_file
+from dpe.text.files import file_hash, remove_leftovers, whole_text_file
 
 RECORD = "artifact.json"
 _NOT_COPIED = ("cache", "cuts", "ctranslate2-*")  # made again from the rest
@@ -48,7 +48,7 @@ class Stage:
         content = {
             "settings": self.settings,
             "needs": [stage.signature for stage in self.needs],
-            "files": [file_fingerprint(path) for path in self.files],
+            "files": [file_hash(path) for path in self.files],
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -160,15 +160,6 @@ class Artifacts:
             "facts": {},
             "seconds": 0.0,
         }
-
-
-def file_fingerprint(path: Path) -> str:
-    """A hash of a file's bytes."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}.") from error
 
 
 def read_record(directory: Path) -> dict[str, Any] | None:

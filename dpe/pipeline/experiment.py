@@ -24,7 +24,7 @@ from dpe.evaluation.scores import LENGTH_LIMITS, METRICS
 from dpe.pipeline.artifacts import Facts, Stage
 from dpe.pipeline.models import (
     MODEL_FILES,
-    Machine,
+    Compute,
     can_go_on,
     make_segmenter,
     make_translator,
@@ -49,7 +49,6 @@ from dpe.pipeline.outputs import (
     write_tests,
 )
 from dpe.pipeline.texts import (
-    VOCABULARY,
     Texts,
     corpus_files,
     corpus_settings,
@@ -64,6 +63,7 @@ from dpe.progress import Progress
 from dpe.recipe.recipe import Recipe
 from dpe.recipe.systems import SYSTEMS, SegmenterName, System
 from dpe.text.vocabulary import VocabularySettings
+from dpe.training.checkpoint import VOCABULARY
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Experiment:
 
     recipe: Recipe
     root: Path
-    machine: Machine
+    compute: Compute
     progress: Progress
 
     @property
@@ -92,7 +92,7 @@ class Experiment:
         )
 
     def vocabulary(self, type: VocabularyType) -> Stage:
-        """One for every system: its signature reads the text, which may be long."""
+        """Made once per type, because its signature reads the text, which may be long."""
         if type not in self._vocabularies:
             self._vocabularies[type] = self._vocabulary(type)
         return self._vocabularies[type]
@@ -144,7 +144,7 @@ class Experiment:
                 self.texts,
                 settings,
                 stopping,
-                machine=self.machine,
+                compute=self.compute,
                 progress=self.progress,
             )
 
@@ -182,7 +182,7 @@ class Experiment:
                 self._segmenter_directory(name),
                 self.texts,
                 splits,
-                machine=self.machine,
+                compute=self.compute,
                 progress=self.progress,
             )
             counts = training_counts(vocabulary_path(self.root, "bpe"), self.texts)
@@ -213,7 +213,7 @@ class Experiment:
                 settings,
                 stopping,
                 segmenter=self._segmenter_directory(system.segmenter) if system.segmenter else None,
-                machine=self.machine,
+                compute=self.compute,
                 progress=self.progress,
             )
 
@@ -236,7 +236,7 @@ class Experiment:
                 self.root / translator.name,
                 self.texts,
                 decoding,
-                machine=self.machine,
+                compute=self.compute,
                 progress=self.progress,
             )
             return {}

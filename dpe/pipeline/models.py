@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ import torch
 from dpe.evaluation.plots import draw_training_curve
 from dpe.evaluation.scores import dev_bleu
 from dpe.inference.corpus_cutter import SegmenterCutter
+from dpe.model.transformer import TransformerSettings
 from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
 from dpe.recipe.recipe import NetworkFields, SegmenterFields, TranslatorFields
 from dpe.recipe.systems import System
-from dpe.text.preparation import Moses
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, SETTINGS, VOCABULARY
 from dpe.training.curve import CURVE, PICTURE, read_curve
@@ -30,13 +30,10 @@ from dpe.training.settings import TrainingSettings
 from dpe.training.translator_training import TranslatorSettings, train_translator
 
 MODEL_FILES = (SETTINGS, VOCABULARY, MODEL, CURVE)
-_NETWORK = ("width", "heads", "feed_forward", "encoder_layers", "decoder_layers", "dropout", "norm")
-_TRAINING = ("learning_rate", "warmup", "accumulate")
-_STOPPING = ("epochs", "steps", "patience", "average")
 
 
 @dataclass(frozen=True)
-class Machine:
+class Compute:
     """What computes; results depend on it only by rounding."""
 
     device: str = "auto"
@@ -57,7 +54,7 @@ def segmenter_settings(fields: SegmenterFields, *, source: bool) -> SegmenterSet
     """Of the mixed model, or of the language model."""
     preset = SEGMENTER_PRESETS[fields.preset]
     return SegmenterSettings(
-        network=preset.network_with(**_values(fields, _NETWORK)),
+        network=_network(preset, fields),
         training=_training(preset, fields, fields.seed),
         batch=fields.batch or preset.batch,
         source=source,
@@ -77,7 +74,7 @@ def translator_settings(
     """Of one system and one seed."""
     preset = TRANSLATOR_PRESETS[fields.preset]
     return TranslatorSettings(
-        network=preset.network_with(**_values(fields, _NETWORK)),
+        network=_network(preset, fields),
         training=_training(preset, fields, seed),
         batch=fields.batch or preset.batch,
         label_smoothing=fields.label_smoothing,
@@ -94,11 +91,11 @@ def translator_settings(
 
 
 def segmenter_stopping(fields: SegmenterFields) -> Stopping:
-    return _stopping(fields, SEGMENTER_PRESETS[fields.preset])
+    return _stopping(SEGMENTER_PRESETS[fields.preset], fields)
 
 
 def translator_stopping(fields: TranslatorFields) -> Stopping:
-    return _stopping(fields, TRANSLATOR_PRESETS[fields.preset])
+    return _stopping(TRANSLATOR_PRESETS[fields.preset], fields)
 
 
 def model_settings(settings: SegmenterSettings | TranslatorSettings, stopping: Stopping) -> dict[str, Any]:
@@ -123,7 +120,7 @@ def make_segmenter(
     settings: SegmenterSettings,
     stopping: Stopping,
     *,
-    machine: Machine,
+    compute: Compute,
     progress: Progress,
 ) -> dict[str, Any]:
     """Train the segmenter in a directory, or go on with it."""
@@ -136,7 +133,7 @@ def make_segmenter(
         train,
         dev,
         settings=settings,
-        session=machine.session(stopping, progress),
+        session=compute.session(stopping, progress),
     )
     draw_training_curve(read_curve(directory / CURVE), directory / PICTURE)
     return _facts(position) | {"dev_bits_per_character": position.kept_score}
@@ -150,7 +147,7 @@ def make_translator(
     stopping: Stopping,
     *,
     segmenter: Path | None,
-    machine: Machine,
+    compute: Compute,
     progress: Progress,
 ) -> dict[str, Any]:
     """Train the translator in a directory, or go on with it. The segmenter's cuts are kept beside it."""
@@ -159,8 +156,8 @@ def make_translator(
         segmenter,
         source=source,
         target=target,
-        device=machine.device,
-        workers=machine.threads,
+        device=compute.device,
+        workers=compute.threads,
         progress=progress,
     )
     position = train_translator(
@@ -169,8 +166,8 @@ def make_translator(
         texts.open("train", cache=directory / "cache"),
         texts.open("dev", cache=directory / "cache"),
         settings=settings,
-        session=machine.session(stopping, progress),
-        bleu=dev_bleu(Moses(settings.moses[1]).detokenize if settings.moses else str, settings.bleu_tokenize),
+        session=compute.session(stopping, progress),
+        bleu=dev_bleu(moses=settings.moses, tokenize=settings.bleu_tokenize),
         cutter=cutter or None,
         cuts=segmenter / "cuts" if segmenter else None,
     )
@@ -178,16 +175,32 @@ def make_translator(
     return _facts(position) | {"dev_bleu_greedy": -position.kept_score}
 
 
-def _values(fields: NetworkFields, names: Sequence[str]) -> dict[str, Any]:
-    return {name: getattr(fields, name) for name in names}
+def _network(preset: Preset, fields: NetworkFields) -> TransformerSettings:
+    return preset.network_with(
+        width=fields.width,
+        heads=fields.heads,
+        feed_forward=fields.feed_forward,
+        encoder_layers=fields.encoder_layers,
+        decoder_layers=fields.decoder_layers,
+        dropout=fields.dropout,
+        norm=fields.norm,
+    )
 
 
 def _training(preset: Preset, fields: NetworkFields, seed: int) -> TrainingSettings:
-    return preset.training_with(**_values(fields, _TRAINING), seed=seed, bf16=fields.bf16)
+    return preset.training_with(
+        learning_rate=fields.learning_rate,
+        warmup=fields.warmup,
+        accumulate=fields.accumulate,
+        seed=seed,
+        bf16=fields.bf16,
+    )
 
 
-def _stopping(fields: NetworkFields, preset: Preset) -> Stopping:
-    return preset.stopping(**_values(fields, _STOPPING))
+def _stopping(preset: Preset, fields: NetworkFields) -> Stopping:
+    return preset.stopping(
+        epochs=fields.epochs, steps=fields.steps, patience=fields.patience, average=fields.average
+    )
 
 
 def _facts(position: Position) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dpe.evaluation.segmented_text import count_marked_words
 from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.inference.translator import Search, Translator
 from dpe.pipeline.artifacts import write_json
-from dpe.pipeline.models import Machine
+from dpe.pipeline.models import Compute
 from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
 from dpe.recipe.recipe import DecodingFields, Split
@@ -49,7 +49,7 @@ def cut_by_segmenter(
     texts: Texts,
     splits: tuple[Split, ...],
     *,
-    machine: Machine,
+    compute: Compute,
     progress: Progress,
 ) -> None:
     """The targets in a segmenter's best cut given the plain source (the paper's fixed DPE)."""
@@ -59,8 +59,8 @@ def cut_by_segmenter(
             segmenter,
             source=source,
             target=target,
-            device=machine.device,
-            workers=machine.threads,
+            device=compute.device,
+            workers=compute.threads,
             progress=progress,
         )
         cutter.cut(directory / pieces_file(split), Cutting())
@@ -93,12 +93,12 @@ def translate_texts(
     texts: Texts,
     decoding: DecodingFields,
     *,
-    machine: Machine,
+    compute: Compute,
     progress: Progress,
 ) -> None:
     """Translations of the held-out texts."""
     search = Search(beam=decoding.beam, length_penalty=decoding.length_penalty)
-    model = Translator.load(translator, threads=machine.threads)
+    model = Translator.load(translator, threads=compute.threads)
 
     def translated(source: Path) -> Iterator[str]:
         for found in progress.track(model.stream(read_lines(source), search), "translating"):

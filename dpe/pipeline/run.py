@@ -13,15 +13,14 @@ from dpe.errors import UserError
 from dpe.evaluation.tables import Table, plain
 from dpe.pipeline.artifacts import Artifacts, Stage, State, write_json
 from dpe.pipeline.experiment import Experiment
-from dpe.pipeline.locks import shared_run
 from dpe.pipeline.outputs import EXAMPLES
 from dpe.pipeline.paper_table import paper_tables
 from dpe.pipeline.results import PLAN, RECIPE, RESULTS, write_results
 from dpe.pipeline.scheduling import in_order, run_stages
-from dpe.pipeline.training_table import SEGMENTER_TITLES
+from dpe.pipeline.shared_run import shared_run
 from dpe.recipe.reading import nearest
 from dpe.recipe.recipe import Recipe
-from dpe.recipe.systems import SYSTEMS
+from dpe.recipe.systems import SEGMENTER_TITLES, SYSTEMS
 from dpe.recipe.writing import recipe_json
 from dpe.text.files import whole_text_file
 
@@ -133,7 +132,9 @@ def _write_plan(experiment: Experiment) -> None:
 
 
 def fixed_settings(experiment: Experiment) -> dict[str, Any]:
-    """What processes in one directory must agree on: text and systems of their own too, by name or not."""
+    """What processes in one directory must agree on, including the text and any systems the recipe defines
+    itself.
+    """
     recipe = experiment.recipe
     fixed = {key: value for key, value in asdict(recipe).items() if key not in _FREE_FIELDS}
     own = {system.name: asdict(system) for system in recipe.systems if SYSTEMS.get(system.name) != system}

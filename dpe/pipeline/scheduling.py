@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from dpe.pipeline.artifacts import Artifacts, Stage, State
-from dpe.pipeline.locks import stage_lock
+from dpe.pipeline.shared_run import stage_lock
 from dpe.progress import Progress, duration
 
 _SECONDS_BETWEEN_LOOKS = 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpe.evaluation.report import Html, html_table, missing
+from dpe.evaluation.html_page import Html, html_table, missing
 from dpe.evaluation.tables import Table
 from dpe.pipeline.paper_table import METRIC_NAMES, baseline_of, mean_score, paper_tables
 from dpe.pipeline.results import Metric, Results, SystemResult

@@ -14,7 +14,7 @@ from dpe.evaluation.tables import Table
 from dpe.inference.segmenter import Segmenter
 from dpe.pipeline.results import read_run_recipe
 from dpe.pipeline.texts import Texts
-from dpe.pipeline.training_table import SEGMENTER_TITLES
+from dpe.recipe.systems import SEGMENTER_TITLES
 from dpe.text.corpus import read_lines
 from dpe.text.draws import Draw
 from dpe.text.segmenters import make_segmenter

@@ -15,11 +15,12 @@ from dpe.progress import Progress
 from dpe.recipe.recipe import Recipe, Split
 from dpe.text.corpus import Pair, read_lines, read_pairs, write_lines
 from dpe.text.grammar import GOLD, write_corpus
-from dpe.text.preparation import CleaningRules, Moses, clean
+from dpe.text.moses import Moses
+from dpe.text.preparation import CleaningRules, clean
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.training.checkpoint import VOCABULARY
 
-VOCABULARY = "vocab.model"
 _SEED = 1  # of the built-in corpus, and of the draw of training lines
 
 

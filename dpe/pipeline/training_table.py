@@ -10,8 +10,7 @@ from typing import Any
 from dpe.evaluation.tables import Table
 from dpe.pipeline.results import Results
 from dpe.pipeline.run_labels import labels
-
-SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}
+from dpe.recipe.systems import SEGMENTER_TITLES
 
 
 def training_table(runs: Sequence[Results]) -> Table:

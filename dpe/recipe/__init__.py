@@ -1,1 +1,1 @@
-"""An experiment as one file: what it is (`experiment`), and how it is read from TOML (`reading`)."""
+"""An experiment as one file: what it is (`recipe`), and how it is read from TOML (`reading`)."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dpe.choices import SourceMethod, TargetMethod, VocabularyType
+from dpe.choices import SEGMENTER_METHODS, SourceMethod, TargetMethod, VocabularyType
 from dpe.errors import UserError
-from dpe.segmentation.temperature import check_temperature
+from dpe.training.methods import check_methods
 
 SegmenterName = Literal["mixed", "lm"]
+SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}  # in tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,24 +27,21 @@ class System:
     def __post_init__(self) -> None:
         if not self.name or not all(c.isascii() and (c.isalnum() or c in "-_") for c in self.name):
             raise UserError(f"A system is called {self.name!r}; use ASCII letters, digits, '-' and '_' only.")
-        if (self.target in ("dpe", "dpe-fixed")) != (self.segmenter is not None):
+        if (self.target in SEGMENTER_METHODS) != (self.segmenter is not None):
             raise UserError(
                 f"The system {self.name} needs a segmenter if, and only if, its target is dpe or dpe-fixed."
             )
         if (self.source == "unigram") != (self.target == "unigram"):
             raise UserError(f"The system {self.name} must have unigram on both sides or on none.")
-        is_mixed = self.target == "dpe" and self.segmenter == "mixed"
-        if is_mixed and self.source == "bpe" and self.target_sampling is None:
-            raise UserError(
-                f"The system {self.name} would cut its target anew for every dropout of the source, and "
-                'there is none; give source = "bpe-dropout", or target = "dpe-fixed".'
+        try:
+            check_methods(
+                self.source,
+                self.target,
+                reads_source=self.segmenter == "mixed",
+                sampling=self.target_sampling,
             )
-        if self.target_sampling is not None and self.target != "dpe":
-            raise UserError(
-                f"The system {self.name} has target_sampling, which only the target dpe can have."
-            )
-        if self.target_sampling is not None:
-            check_temperature(self.target_sampling)
+        except UserError as error:
+            raise UserError(f"The system {self.name}: {error}") from error
 
     @property
     def vocabulary(self) -> VocabularyType:

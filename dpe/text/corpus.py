@@ -91,7 +91,7 @@ def read_pairs(source: Path | None, target: Path | None) -> Iterator[Pair]:
 def read_tsv(path: Path | None) -> Iterator[Pair]:
     """Pairs from lines `source TAB target` in order; `None` or `-` is standard input."""
     for number, line in enumerate(read_lines(path), start=1):
-        yield split_columns(line, path, number)
+        yield _split_columns(line, path, number)
 
 
 def decode_line(raw: bytes, path: Path | None, number: int) -> str:
@@ -105,17 +105,14 @@ def decode_line(raw: bytes, path: Path | None, number: int) -> str:
         raise UserError(f"{_name(path)}, line {number}: {wrong}; convert the text to UTF-8.") from error
 
 
-def split_columns(line: str, path: Path | None, number: int) -> Pair:
+def _split_columns(line: str, path: Path | None, number: int) -> Pair:
     columns = line.split("\t")
     if len(columns) != 2:
-        raise wrong_columns(path, number, len(columns) - 1)
+        raise UserError(
+            f"{_name(path)}, line {number}: has {len(columns) - 1} tabs; "
+            "a line must be source, one tab, and target."
+        )
     return Pair(*columns)
-
-
-def wrong_columns(path: Path | None, number: int, tabs: int) -> UserError:
-    return UserError(
-        f"{_name(path)}, line {number}: has {tabs} tabs; a line must be source, one tab, and target."
-    )
 
 
 def _name(path: Path | None) -> str:

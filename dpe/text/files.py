@@ -136,13 +136,13 @@ class Stamp(NamedTuple):
         return cls(status.st_size, status.st_mtime_ns)
 
 
-def require_files(*paths: Path | None) -> None:
-    """Refuse pipes and the like among what is read more than once."""
-    for path in paths:
-        if path is not None and str(path) == "-":
-            raise UserError("Standard input cannot be read twice, which this needs; save it as a file.")
-        if path is not None:
-            Stamp.of(path)
+def file_hash(path: Path) -> str:
+    """Tells two files apart by their bytes, as hexadecimal SHA-256."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}.") from error
 
 
 @contextmanager
@@ -165,19 +165,6 @@ def remove_leftovers(directory: Path) -> None:
     for path in directory.iterdir():
         if _LEFTOVER.fullmatch(path.name) and path.is_file():
             path.unlink()
-
-
-def refuse_overwriting(out: Path | None, *inputs: Path | None) -> None:
-    """Refuse an output that is one of the files it would be made from."""
-    for path in inputs:
-        if out and path and out.is_file() and path.exists() and out.samefile(path):
-            raise UserError(f"{out}: is an input as well; give the output another name.")
-
-
-def refuse_two_streams(*inputs: Path | None) -> None:
-    """Refuse `-` for more than one input: the first would take all of it."""
-    if sum(path is not None and is_standard_stream(path) for path in inputs) > 1:
-        raise UserError("Standard input (-) can be read once only; give files for the other inputs.")
 
 
 def cached_file(path: Path, stamp: Stamp, cache: Path, kind: str) -> Path:

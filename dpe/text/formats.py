@@ -12,7 +12,7 @@ from typing import get_args
 
 from dpe.choices import PieceFormat
 from dpe.errors import UserError
-from dpe.text.sentencepiece_model import MARKER
+from dpe.text.marked_words import MARKER
 from dpe.text.vocabulary import Vocabulary
 
 FORMATS = get_args(PieceFormat)

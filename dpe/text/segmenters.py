@@ -17,9 +17,10 @@ from typing import Protocol, get_args
 from dpe.choices import CountMethod
 from dpe.errors import UserError
 from dpe.text.draws import Draw
+from dpe.text.marked_words import split_words
 from dpe.text.merging import MergingWord, draw_survivals, merge
 from dpe.text.unigram import Unigram
-from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.text.vocabulary import Vocabulary
 from dpe.text.word_cuts import WordCache, join_unknown, require_type, word_parts
 
 DROPOUT = 0.05  # the paper's

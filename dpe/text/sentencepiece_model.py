@@ -10,8 +10,8 @@ from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
+from dpe.text.marked_words import MARKER
 
-MARKER = "\u2581"
 SPECIAL_PIECES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
 # SentencePiece's piece types (sentencepiece_model.proto).
 NORMAL, USER_DEFINED, _BYTE = 1, 4, 6

@@ -1,9 +1,8 @@
-"""Text by line number: a file, a column of a TSV, a parallel text; packed ones are unpacked into a cache."""
+"""Text by line number: a file, a parallel text; packed ones are unpacked into a cache."""
 
 from __future__ import annotations
 
 import codecs
-import hashlib
 import io
 import os
 import shutil
@@ -11,16 +10,17 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpe.errors import UserError
-from dpe.text.corpus import Pair, decode_line, read_lines, split_columns, wrong_columns
+from dpe.text.corpus import Pair, decode_line, read_lines
 from dpe.text.files import (
     Stamp,
     cached_file,
+    file_hash,
     is_packed,
     reading,
     temporary_cache,
@@ -29,15 +29,6 @@ from dpe.text.files import (
 
 _CHUNK = 1 << 20
 _OFFSET = np.dtype("<i8")
-
-
-class Lines(Protocol):
-    """Lines by number, from 0."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, number: int) -> str: ...
-    def __iter__(self) -> Iterator[str]: ...
-    def digest(self) -> str: ...
 
 
 class TextFile:
@@ -91,8 +82,7 @@ class TextFile:
 
     def digest(self) -> str:
         """Tells two texts apart, wherever they lie and however they are packed."""
-        with self._plain.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_hash(self._plain)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a worker needs: an index on disk is mapped there again, one in memory is sent along."""
@@ -115,33 +105,11 @@ class TextFile:
 
 
 @dataclass(frozen=True)
-class TsvColumn:
-    """One column, 0 or 1, of a text whose lines are `source TAB target`."""
-
-    file: TextFile
-    column: int
-
-    def __len__(self) -> int:
-        return len(self.file)
-
-    def __getitem__(self, number: int) -> str:
-        number = range(len(self.file))[number]
-        pair = split_columns(self.file[number], self.file.path, number + 1)
-        return pair.target if self.column else pair.source or ""
-
-    def __iter__(self) -> Iterator[str]:
-        return (self[number] for number in range(len(self)))
-
-    def digest(self) -> str:
-        return f"{self.file.digest()} column {self.column}"
-
-
-@dataclass(frozen=True)
 class ParallelText:
     """Pairs by number; `source` is None for a target-only model."""
 
-    source: Lines | None
-    target: Lines
+    source: TextFile | None
+    target: TextFile
 
     @classmethod
     def open(cls, source: Path | None, target: Path, *, cache: Path | None = None) -> ParallelText:
@@ -156,16 +124,6 @@ class ParallelText:
                 "a parallel text needs equally many lines."
             )
         return cls(left, right)
-
-    @classmethod
-    def open_tsv(cls, path: Path, *, cache: Path | None = None) -> ParallelText:
-        """One text of lines `source TAB target`, all of which are checked here, in one pass."""
-        file = TextFile.open(path, cache=cache)
-        with reading(file._plain) as stream:
-            for number, raw in enumerate(stream, start=1):
-                if raw.count(b"\t") != 1 and number <= len(file):  # a mark alone is no line
-                    raise wrong_columns(path, number, raw.count(b"\t"))
-        return cls(TsvColumn(file, 0), TsvColumn(file, 1))
 
     def __len__(self) -> int:
         return len(self.target)

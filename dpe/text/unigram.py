@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from dpe.errors import UserError
 from dpe.text.draws import Draw
-from dpe.text.vocabulary import Vocabulary, split_words
+from dpe.text.marked_words import split_words
+from dpe.text.vocabulary import Vocabulary
 from dpe.text.word_cuts import WordCache, join_unknown, require_type, word_parts
 
 # SentencePiece's unigram models rate an unknown character this far below their worst piece.

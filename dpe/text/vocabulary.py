@@ -21,9 +21,9 @@ import sentencepiece
 from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
 from dpe.text.files import whole_file
+from dpe.text.marked_words import MARKER
 from dpe.text.protected import ProtectedUnigram
 from dpe.text.sentencepiece_model import (
-    MARKER,
     NORMAL,
     SPECIAL_PIECES,
     USER_DEFINED,
@@ -202,17 +202,6 @@ def _checked(line: str) -> str:
     except UnicodeEncodeError as error:
         raise UserError(f"{line[:60]!r} has half of a surrogate pair, which is no text; mend it.") from error
     return line
-
-
-def split_words(marked: str) -> list[str]:
-    """The words of a marked line, each with its marker; joined they are the line.
-
-    No piece crosses their borders: `▁two▁words` -> [`▁two`, `▁words`].
-    """
-    if not marked:
-        return []
-    head, *rest = marked.split(MARKER)
-    return [head] * bool(head) + [MARKER + word for word in rest]
 
 
 def learn_vocabulary(lines: Iterable[str], settings: VocabularySettings) -> Vocabulary:

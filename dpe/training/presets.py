@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal, TypeVar
 
 from dpe.model.transformer import TransformerSettings
 from dpe.training.session import Stopping
 from dpe.training.settings import TrainingSettings
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +21,48 @@ class Preset:
     batch: int  # padded target characters (segmenter) or tokens (translator) in a batch
     epochs: int
 
-    def network_with(self, **changes: Any) -> TransformerSettings:
-        """The network with those changes that are not None."""
-        return replace(self.network, **_given(changes))
+    def network_with(
+        self,
+        *,
+        width: int | None = None,
+        heads: int | None = None,
+        feed_forward: int | None = None,
+        encoder_layers: int | None = None,
+        decoder_layers: int | None = None,
+        dropout: float | None = None,
+        norm: Literal["pre", "post"] | None = None,
+    ) -> TransformerSettings:
+        """The network with those changes that are given."""
+        own = self.network
+        return replace(
+            own,
+            width=_chosen(width, own.width),
+            heads=_chosen(heads, own.heads),
+            feed_forward=_chosen(feed_forward, own.feed_forward),
+            encoder_layers=_chosen(encoder_layers, own.encoder_layers),
+            decoder_layers=_chosen(decoder_layers, own.decoder_layers),
+            dropout=_chosen(dropout, own.dropout),
+            norm=_chosen(norm, own.norm),
+        )
 
-    def training_with(self, **changes: Any) -> TrainingSettings:
-        """The training with those changes that are not None."""
-        return replace(self.training, **_given(changes))
+    def training_with(
+        self,
+        *,
+        seed: int,
+        bf16: bool,
+        learning_rate: float | None = None,
+        warmup: int | None = None,
+        accumulate: int | None = None,
+    ) -> TrainingSettings:
+        """The training with those changes that are given, and with a seed."""
+        return replace(
+            self.training,
+            learning_rate=_chosen(learning_rate, self.training.learning_rate),
+            warmup=_chosen(warmup, self.training.warmup),
+            accumulate=_chosen(accumulate, self.training.accumulate),
+            seed=seed,
+            bf16=bf16,
+        )
 
     def stopping(
         self, *, epochs: int | None, steps: int | None, patience: int | None, average: int
@@ -35,8 +72,8 @@ class Preset:
         return Stopping(epochs=own, steps=steps, patience=patience, average=average)
 
 
-def _given(changes: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in changes.items() if value is not None}
+def _chosen(given: Value | None, own: Value) -> Value:
+    return own if given is None else given
 
 
 SEGMENTER_PRESETS = {

@@ -22,8 +22,8 @@ from dpe.locks import lock_file, try_lock, wait_for_lock
 from dpe.progress import Progress
 from dpe.text.corpus import read_lines
 from dpe.text.draws import TARGET_STREAM, Draw
+from dpe.text.marked_words import MARKER
 from dpe.text.segmenters import CountSegmenter
-from dpe.text.sentencepiece_model import MARKER
 from dpe.text.text_file import ParallelText, TextFile
 from dpe.training.interrupts import at_once
 from dpe.training.processes import Processes

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import torch
 
-from dpe.choices import SourceMethod, TargetMethod
+from dpe.choices import SEGMENTER_METHODS, SourceMethod, TargetMethod
 from dpe.errors import UserError
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
-from dpe.segmentation.temperature import check_temperature
 from dpe.text.segmenters import CountSegmenter, make_segmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
+from dpe.training.methods import check_methods
 from dpe.training.model_directory import model_directory
 from dpe.training.position import Position
 from dpe.training.session import Session
@@ -49,7 +49,7 @@ class TranslatorSettings:
 
     @property
     def uses_segmenter(self) -> bool:
-        return self.target_method in ("dpe", "dpe-fixed")
+        return self.target_method in SEGMENTER_METHODS
 
 
 def train_translator(
@@ -126,10 +126,15 @@ def _task(
 def check_settings(settings: TranslatorSettings, cutter: CorpusCutter | None, vocabulary: Vocabulary) -> None:
     """Refuse methods that do not fit each other, the segmenter or the vocabulary, each in one sentence."""
     _check_segmenter(settings, cutter, vocabulary)
-    _check_methods(settings, cutter)
+    check_methods(
+        settings.source_method,
+        settings.target_method,
+        reads_source=cutter is not None and cutter.has_source,
+        sampling=settings.target_sampling,
+    )
     if not 0 <= settings.label_smoothing < 1:
         raise UserError(f"Label smoothing is {settings.label_smoothing}; give a number from 0 to below 1.")
-    for method in {settings.source_method, settings.target_method} - {"dpe", "dpe-fixed"}:
+    for method in {settings.source_method, settings.target_method} - {*SEGMENTER_METHODS}:
         count_segmenter(method, settings, vocabulary)  # which refuses another type of vocabulary
 
 
@@ -148,27 +153,6 @@ def _check_segmenter(
         raise UserError(
             "The segmenter was trained with another vocabulary; give the vocab.model of its directory."
         )
-
-
-def _check_methods(settings: TranslatorSettings, cutter: CorpusCutter | None) -> None:
-    methods = settings.source_method, settings.target_method
-    if methods == ("unigram", "dpe"):
-        raise UserError(
-            "dpe follows BPE dropout of the source, and its source method here is unigram; "
-            "choose bpe-dropout or bpe, or dpe-fixed as target method."
-        )
-    is_fixed = settings.target_sampling is None and cutter is not None and cutter.has_source
-    if is_fixed and methods == ("bpe", "dpe"):
-        raise UserError(
-            "dpe cuts the target anew for every dropout of the source, and there is none here; "
-            "give --source-method bpe-dropout, or --target-method dpe-fixed."
-        )
-    if settings.target_sampling is not None and methods[1] != "dpe":
-        raise UserError(
-            "Target sampling draws a segmenter's cuts anew every epoch; choose target method dpe."
-        )
-    if settings.target_sampling is not None:
-        check_temperature(settings.target_sampling)
 
 
 def count_segmenter(method: str, settings: TranslatorSettings, vocabulary: Vocabulary) -> CountSegmenter:

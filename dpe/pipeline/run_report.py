@@ -13,11 +13,7 @@ from typing import Any
 
 from dpe.errors import UserError
 from dpe.evaluation.comparison_report import compare_files, comparison_tables, draw_comparison
-from dpe.evaluation.lattice_picture import LEAST_DRAWN, Arc, WordArcs, lattice_picture
-from dpe.evaluation.morphology import read_gold, tally
-from dpe.evaluation.morphology_report import draw_morphology, evaluate_systems, morphology_tables
-from dpe.evaluation.plots import TrainingCurve, draw_training_curves
-from dpe.evaluation.report import (
+from dpe.evaluation.html_page import (
     ExampleCuts,
     Html,
     Section,
@@ -30,6 +26,10 @@ from dpe.evaluation.report import (
     words_of,
     write_report,
 )
+from dpe.evaluation.lattice_picture import LEAST_DRAWN, Arc, WordArcs, lattice_picture
+from dpe.evaluation.morphology import read_gold, tally
+from dpe.evaluation.morphology_report import draw_morphology, evaluate_systems, morphology_tables
+from dpe.evaluation.plots import TrainingCurve, draw_training_curves
 from dpe.evaluation.score_report import draw_bins
 from dpe.evaluation.segmented_text import read_pieces
 from dpe.evaluation.tables import Table
@@ -41,9 +41,10 @@ from dpe.pipeline.outputs import pieces_file, training_counts
 from dpe.pipeline.results import collect_results
 from dpe.pipeline.scores_section import score_blocks
 from dpe.pipeline.texts import Texts, vocabulary_path
-from dpe.pipeline.training_table import SEGMENTER_TITLES
+from dpe.recipe.systems import SEGMENTER_TITLES
 from dpe.recipe.writing import recipe_toml
 from dpe.text.corpus import read_lines
+from dpe.text.marked_words import MARKER
 from dpe.training.curve import CURVE, read_curve
 
 REPORT = "report.html"
@@ -268,7 +269,7 @@ def _differs(example: ExampleCuts) -> bool:
 
 
 def _text(pieces: Sequence[str]) -> str:
-    return "".join(pieces).replace("\u2581", " ").strip()
+    return "".join(pieces).replace(MARKER, " ").strip()
 
 
 def _edges(segmenter: Segmenter, source: str, target: str) -> tuple[Sequence[str], list[WordEdges]]:

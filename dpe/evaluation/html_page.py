@@ -10,14 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NewType
 from xml.etree import ElementTree
 
-from dpe.evaluation.segmented_text import MARKER
 from dpe.evaluation.tables import Table
 from dpe.text.files import whole_text_file
+from dpe.text.marked_words import MARKER, pieces_by_word, split_words
 
 Html = NewType("Html", str)
 _ADAPTED = {"#000000": "currentColor", "#ffffff": "none"}  # to a light or dark page
@@ -110,18 +109,11 @@ def example_cuts(examples: Iterable[ExampleCuts]) -> Html:
 def words_of(pieces: Sequence[str]) -> list[list[str]]:
     """The pieces of each word without the marker: `▁talo ssa ▁ on` gives talo, ssa and on.
 
-    A run of unknown characters may reach over words, and is parted there.
+    A word of which nothing is left is left out.
     """
-    text = "".join(pieces)
-    ends = {0, len(text), *accumulate(map(len, pieces)), *(n for n, c in enumerate(text) if c == MARKER)}
-    words: list[list[str]] = []
-    for begin, end in pairwise(sorted(ends)):
-        part = text[begin:end]
-        if part.startswith(MARKER) or not words:
-            words.append([])
-        if surface := part.removeprefix(MARKER):
-            words[-1].append(surface)
-    return [word for word in words if word]
+    words = pieces_by_word(split_words("".join(pieces)), pieces)
+    surfaces = ([part for piece in word if (part := piece.removeprefix(MARKER))] for word in words)
+    return [word for word in surfaces if word]
 
 
 def _lines(text: str) -> str:

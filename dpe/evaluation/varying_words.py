@@ -63,10 +63,10 @@ def count_ways(lines: Iterable[list[CutWord]]) -> dict[str, Counter[Cuts]]:
     return {word: cuts for word, cuts in ways.items() if len(cuts) > 1}
 
 
-def most_varying(ways: Mapping[str, Counter[Cuts]], *, top: int = TOP_WORDS) -> list[str]:
+def most_varying(ways: Mapping[str, Counter[Cuts]]) -> list[str]:
     """The words whose less frequent cuts are made most often."""
     minority = {word: cuts.total() - max(cuts.values()) for word, cuts in ways.items()}
-    return sorted(minority, key=lambda word: (-minority[word], word))[:top]
+    return sorted(minority, key=lambda word: (-minority[word], word))[:TOP_WORDS]
 
 
 def describe_varying_words(

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from dpe.cli import run as command
-from dpe.evaluation.lattice_picture import Arc, WordArcs, lattice_picture
-from dpe.evaluation.plots import TrainingCurve, draw_training_curves
-from dpe.evaluation.report import (
+from dpe.evaluation.html_page import (
     ExampleCuts,
     Section,
     example_cuts,
@@ -24,10 +22,12 @@ from dpe.evaluation.report import (
     words_of,
     write_report,
 )
+from dpe.evaluation.lattice_picture import Arc, WordArcs, lattice_picture
+from dpe.evaluation.plots import TrainingCurve, draw_training_curves
 from dpe.evaluation.tables import Table
 from dpe.pipeline.artifacts import Artifacts
 from dpe.pipeline.experiment import Experiment
-from dpe.pipeline.models import Machine
+from dpe.pipeline.models import Compute
 from dpe.pipeline.scheduling import in_order, run_stages
 from dpe.progress import QUIET, Progress
 from dpe.recipe.reading import read_recipe
@@ -308,7 +308,7 @@ def test_a_trained_segmenter_has_a_lattice_and_morphology_and_can_be_shown(
 ) -> None:
     file = tmp_path / "small.toml"
     file.write_text(RECIPE)
-    experiment = Experiment(read_recipe(file), tmp_path / "run", Machine(device="cpu"), Progress(QUIET))
+    experiment = Experiment(read_recipe(file), tmp_path / "run", Compute(device="cpu"), Progress(QUIET))
     begun_run(tmp_path / "run")
     stages = in_order([experiment.segmentation("mixed")])
     run_stages(stages, Artifacts(experiment.root), Progress(QUIET))
@@ -336,7 +336,7 @@ def test_a_run_with_a_language_model_alone_can_be_shown(
     file.write_text(RECIPE)
     for systems, code in (('["bpe"]', 2), ('["bpe", "lm-dpe"]', 0)):
         recipe = read_recipe(file, [f"systems={systems}"])
-        experiment = Experiment(recipe, root, Machine(device="cpu"), Progress(QUIET))
+        experiment = Experiment(recipe, root, Compute(device="cpu"), Progress(QUIET))
         names = [system.segmenter for system in recipe.systems if system.segmenter]
         stages = in_order([experiment.corpus, *map(experiment.segmentation, names)])
         run_stages(stages, Artifacts(root), Progress(QUIET))
