@@ -1,17 +1,20 @@
-"""Small vocabularies for all tests, learned once from a text made here, or written down piece by piece."""
+"""What all tests share: how they are run, vocabularies learned once, commands in this process."""
 
 from __future__ import annotations
 
+import io
 import os
-import random
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import hypothesis
 import pytest
-from sentencepiece import sentencepiece_model_pb2
 
+from dpe.cli import run
+from dpe.text.corpus import write_lines
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from tests.segment_command import Dpe
+from tests.vocabularies import PROTECTED, make_text
 
 # Tests run two at a time: more threads than cores would wait for each other. Commands they start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -20,20 +23,6 @@ hypothesis.settings.register_profile("dpe", deadline=None)
 hypothesis.settings.load_profile("dpe")
 # Tests that a shell runs in the background would ignore interrupts, and so would the commands they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-STEMS = ["talo", "auto", "kirja", "lower", "newest", "wide", "house", "Häuser", "straße", "öljy", "東京"]
-STEMS += ["книга", "aaaa", "bánh"]
-ENDINGS = ["", "ssa", "sta", "ni", "kin", "er", "est", "s", "en", "issani", ",", "!"]
-PROTECTED = ("<ph>", "talossa", "<ph>x")
-MakeVocabulary = Callable[..., Vocabulary]
-
-
-def make_text(lines: int = 300, *, seed: int = 0) -> list[str]:
-    generator = random.Random(seed)
-    return [
-        " ".join(generator.choice(STEMS) + generator.choice(ENDINGS) for _ in range(generator.randint(1, 12)))
-        for _ in range(lines)
-    ]
 
 
 @pytest.fixture(scope="session")
@@ -61,23 +50,31 @@ def protecting_vocabularies(text: list[str]) -> dict[str, Vocabulary]:
     }
 
 
-@pytest.fixture(scope="session")
-def make_vocabulary() -> MakeVocabulary:
-    """Builds a vocabulary from pieces and scores, without learning and without normalisation."""
+@pytest.fixture(scope="module")
+def segment_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with two segmenters and a text; the tests write beside them."""
+    from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter  # torch takes a while
 
-    def build(
-        pieces: Mapping[str, float], *, kind: str = "bpe", protected: Sequence[str] = (), prefix: bool = True
-    ) -> Vocabulary:
-        model = sentencepiece_model_pb2.ModelProto()
-        model.trainer_spec.model_type = {"unigram": 1, "bpe": 2}[kind]
-        model.trainer_spec.bos_id = model.trainer_spec.eos_id = -1
-        model.pieces.add(piece="<unk>", score=0, type=2)
-        for piece in protected:
-            model.pieces.add(piece=piece, score=0, type=4)
-        for piece, score in pieces.items():
-            model.pieces.add(piece=piece, score=score, type=1)
-        model.normalizer_spec.name = "identity"
-        model.normalizer_spec.add_dummy_prefix = prefix
-        return Vocabulary(model.SerializeToString())
+    directory = tmp_path_factory.mktemp("segment")
+    vocabulary = learned_vocabulary()
+    save_segmenter(directory / "segmenter", vocabulary)
+    save_segmenter(directory / "other", vocabulary, seed=2)
+    save_segmenter(directory / "lm", vocabulary, source=False)
+    write_lines(directory / "x.en", (source for source, _ in PAIRS))
+    write_lines(directory / "x.fi", (target for _, target in PAIRS))
+    return directory
 
-    return build
+
+@pytest.fixture
+def dpe(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Dpe:
+    """Run a command in this process; gives standard output and standard error."""
+
+    def call(*arguments: str, code: int = 0, stdin: str = "") -> tuple[str, str]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        capfd.readouterr()
+        found = run(list(arguments))
+        out, err = capfd.readouterr()
+        assert found == code, err
+        return out, err
+
+    return call

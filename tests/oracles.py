@@ -1,4 +1,4 @@
-"""Slow, obviously right twins of the dynamic program."""
+"""Slow, obviously right twins of the dynamic program, and of a segmenter's answers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+import torch
 from torch import Tensor
 
+from dpe import Segmenter
+from dpe.model.batching import MixedCollator
+from dpe.model.edge_scores import edge_scores_reference
+from dpe.text.marked_words import split_words
+from dpe.text.vocabulary import Vocabulary
+
 Cut = tuple[int, ...]  # every boundary, from 0 to the word's length
+Cuts = dict[tuple[str, ...], float]  # every lattice cut, as one string per edge, with its score
 Edges = Sequence[dict[int, float]]  # Edges[start][end] is the score of the piece over start .. end
 
 
@@ -68,4 +76,46 @@ def mirrored(edges: Edges) -> list[dict[int, float]]:
     for start, by_end in enumerate(edges):
         for end, score in by_end.items():
             result[length - end][length - start] = score
+    return result
+
+
+def cuts_of_text(text: str, vocabulary: Vocabulary) -> Iterator[tuple[str, ...]]:
+    """All ways to write a text as pieces: by definition, one first piece after the other."""
+    if not text:
+        yield ()
+        return
+    protected = set(vocabulary.protected)
+    if starts := [p for p in protected if text.startswith(p)]:
+        ends = [len(max(starts, key=len))]
+    else:
+        border = min((text.find(p) for p in protected if p in text), default=len(text))
+        single = text[0]
+        ends = [n for n in range(1, border + 1) if text[:n] in vocabulary.ids or text[:n] == single]
+    for end in ends:
+        for rest in cuts_of_text(text[end:], vocabulary):
+            yield (text[:end], *rest)
+
+
+def brute_force(segmenter: Segmenter, source: str | None, target: str) -> Cuts:
+    """log p(y, z | x) of every cut z, from the full softmax of a model that reads this sentence alone."""
+    vocabulary, model = segmenter.vocabulary, segmenter._model
+    pieces = None if source is None else vocabulary.encode(source)
+    example = segmenter.example(0, pieces, target)
+    batch = MixedCollator(vocabulary).collate([example], epoch=0)
+    states = model.states(batch.source, batch.source_lengths, batch.characters)[0]
+    everything = torch.arange(len(vocabulary))
+    rows = [
+        edge_scores_reference(
+            states, model.output_weight, torch.full_like(everything, t), everything,
+            excluded=[vocabulary.pad_id, vocabulary.bos_id],
+        ).double()
+        for t in range(len(example.marked) + 1)
+    ]  # fmt: skip
+    words = [list(cuts_of_text(word, vocabulary)) for word in split_words(example.marked)]
+    result: Cuts = {}
+    for chosen in itertools.product(*words):
+        cut = tuple(piece for word in chosen for piece in word)
+        starts = itertools.accumulate(map(len, cut), initial=0)
+        ids = [*vocabulary.piece_ids(cut), vocabulary.eos_id]
+        result[cut] = sum(float(rows[t][i]) for t, i in zip(starts, ids, strict=True))
     return result

@@ -1,22 +1,37 @@
-"""Segmenters for tests: minute, with random weights, which make rich posteriors."""
+"""Segmenters for tests: minute, with random weights, which make rich posteriors, or trained for moments."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
+from dpe.progress import QUIET, Progress
+from dpe.text.corpus import write_lines
 from dpe.text.grammar import generate
+from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import MODEL, save_model, write_settings
+from dpe.training.position import Position
+from dpe.training.processes import Processes
+from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
+from dpe.training.session import Session, Stopping
+from dpe.training.settings import TrainingSettings
 
 PAIRS = [(pair.source, pair.target) for pair in generate(400, seed=5)]
 NETWORK = TransformerSettings(
     width=32, heads=2, feed_forward=64, encoder_layers=1, decoder_layers=1, dropout=0.1
 )
+
+# Of trainings: a network that learns next to nothing, from a text of five updates an epoch.
+SMALLEST = TransformerSettings(width=8, heads=1, feed_forward=8, encoder_layers=1, decoder_layers=1)
+TARGETS = [f"talo{ending} auto{ending}" for ending in ("", "n", "ssa", "sta", "lle", "kin", "t", "ja")] * 5
+UPDATES = 5
 
 
 def learned_vocabulary(size: int = 200) -> Vocabulary:
@@ -35,3 +50,31 @@ def save_segmenter(directory: Path, vocabulary: Vocabulary, *, source: bool = Tr
             parameter.mul_(2.0)  # sharper than at the start of a training, so that cuts differ in score
     save_model(directory / MODEL, model, {})
     return directory
+
+
+def train(
+    out: Path,
+    *,
+    processes: Processes = Processes(),
+    seed: int = 1,
+    learning_rate: float = 1e-3,
+    save_seconds: float = 300.0,
+    progress: Progress = Progress(QUIET),
+    targets: Sequence[str] = TARGETS,
+    vocabulary: Vocabulary | None = None,
+    **stopping: Any,
+) -> Position:
+    """Train a segmenter without a source; its vocabulary is learned from the targets unless given."""
+    vocabulary = vocabulary or learn_vocabulary(targets, VocabularySettings(size=30))
+    write_lines(out.parent / "text", targets)
+    text = ParallelText.open(None, out.parent / "text")
+    settings = SegmenterSettings(
+        network=SMALLEST,
+        training=TrainingSettings(learning_rate=learning_rate, warmup=4, seed=seed),
+        batch=160,
+        source=False,
+    )
+    session = Session(
+        stopping=Stopping(**stopping), processes=processes, progress=progress, save_seconds=save_seconds
+    )
+    return train_segmenter(out, vocabulary, text, text, settings=settings, session=session)

@@ -14,7 +14,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from models import make_model
 
 from dpe.model.batch_order import batches_by_length, epoch_batches, shard
 from dpe.model.batching import (
@@ -28,6 +27,7 @@ from dpe.model.prefetch import prefetch
 from dpe.segmentation.lattice import LatticeBuilder
 from dpe.text.marked_words import MARKER, split_words
 from dpe.text.vocabulary import Vocabulary
+from tests.vocabularies import make_vocabulary
 
 Line = tuple[int, int, int]  # line, source size, target size
 sizes = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=60)
@@ -224,7 +224,9 @@ def test_prefetch_does_not_hold_up_the_end_of_the_program() -> None:
 
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
-    return make_model([(piece, -1.0) for piece in (MARKER, "a", "b", "ä", "ab", "\U0001f600", "zy", "y")])
+    return make_vocabulary(
+        [(piece, -1.0) for piece in (MARKER, "a", "b", "ä", "ab", "\U0001f600", "zy", "y")]
+    )
 
 
 @given(st.text(alphabet="▁abäzyq\U0001f600\U0001f601\x00￿"))

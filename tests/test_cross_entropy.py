@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tensor_sizes import LargestTensor
 from torch import Tensor
 
 from dpe.model import cross_entropy as module
 from dpe.model.cross_entropy import smoothed_cross_entropy, smoothed_cross_entropy_reference
+from tests.tensor_sizes import LargestTensor
 
 
 def case(seed: int, positions: int, pieces: int = 13, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,11 +10,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tensor_sizes import LargestTensor
 from torch import Tensor
 
 from dpe.model import edge_scores as module
+from dpe.model.chunked_softmax import product_type
 from dpe.model.edge_scores import edge_scores, edge_scores_reference
+from tests.tensor_sizes import LargestTensor
 
 
 class Case(NamedTuple):
@@ -221,3 +222,10 @@ def test_lower_precision_products_keep_a_float32_softmax(monkeypatch: pytest.Mon
     for got, want in zip(gradients(ours, incoming, case.states, case.weight), wanted, strict=True):
         assert got.dtype == torch.float32
         torch.testing.assert_close(got, want, atol=5e-2, rtol=0)
+
+
+def test_products_are_of_the_type_that_autocast_wants() -> None:
+    states = torch.zeros(1)
+    assert product_type(states) == torch.float32
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert product_type(states) == torch.bfloat16

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 from dpe import Segmenter, UserError
 from dpe.commands.explore import address, listen, names_of
@@ -28,6 +27,7 @@ from dpe.inference.lattice_edges import MOST_OTHERS
 from dpe.text.corpus import Pair
 from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
+from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 ROOT = Path(__file__).parents[1]
 SOURCE, TARGET = PAIRS[0]

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
-from segmenters import PAIRS, learned_vocabulary, save_segmenter
+
+from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(

@@ -14,7 +14,7 @@ from dpe.text.formats import FORMATS, format_pieces, parse_line
 from dpe.text.marked_words import MARKER
 from dpe.text.segmenters import BpeDropout, LongestMatch
 from dpe.text.vocabulary import Vocabulary
-from tests.conftest import MakeVocabulary
+from tests.vocabularies import make_vocabulary
 
 any_line = st.one_of(st.text(), st.text(alphabet="abtalo ▁@ñ\u00a0\t", max_size=30))
 tags = st.lists(st.sampled_from(["<s>", "</s>", "<pad>", "<unk>", "a", "s", "ñ", " "]), max_size=6)
@@ -32,9 +32,7 @@ def test_pieces_come_back_as_they_were(line: str, number: int, bpe_vocabulary: V
 
 
 @given(parts=tags, known=st.text(alphabet="<>/spaduñ", max_size=4), prefix=st.booleans())
-def test_text_that_reads_like_a_control_piece_is_kept(
-    parts: list[str], known: str, prefix: bool, make_vocabulary: MakeVocabulary
-) -> None:
+def test_text_that_reads_like_a_control_piece_is_kept(parts: list[str], known: str, prefix: bool) -> None:
     vocabulary = make_vocabulary(dict.fromkeys([MARKER, *dict.fromkeys(known)], -9.0), prefix=prefix)
     line = "".join(parts)
     for cut in (vocabulary.encode(line), LongestMatch(vocabulary).cut(line, Draw())):
@@ -42,9 +40,7 @@ def test_text_that_reads_like_a_control_piece_is_kept(
 
 
 @given(line=any_line, number=st.integers(0, 3), prefix=st.booleans())
-def test_joints_are_undone_by_sed_and_by_us(
-    line: str, number: int, prefix: bool, make_vocabulary: MakeVocabulary
-) -> None:
+def test_joints_are_undone_by_sed_and_by_us(line: str, number: int, prefix: bool) -> None:
     scores = dict.fromkeys([MARKER, *"abtalo@"], -9.0) | {"▁t": -1.0, "al": -2.0, "alo": -3.0, "@@": -4.0}
     vocabulary = make_vocabulary(scores, prefix=prefix)
     plain = vocabulary.normalize(line).replace(MARKER, " ").removeprefix(" " if prefix else "")

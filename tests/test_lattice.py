@@ -10,12 +10,12 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from models import make_model
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.segmentation.lattice import LatticeBatch, LatticeBuilder, WordLattice
 from dpe.text.marked_words import MARKER, split_words
 from dpe.text.vocabulary import Vocabulary
+from tests.vocabularies import make_vocabulary
 
 END = 3
 letters = st.text(alphabet="abc", min_size=1, max_size=4)
@@ -30,7 +30,9 @@ sentences = st.lists(st.lists(words, max_size=4), min_size=1, max_size=4)
 def vocabularies(draw: st.DrawFn, *, with_protected: bool = True) -> Vocabulary:
     plain = draw(st.sets(pieces, min_size=1, max_size=12))
     protected = draw(st.sets(letters, max_size=2)) if with_protected else set()
-    return make_model([(piece, -1.0) for piece in sorted(plain - protected)], protected=sorted(protected))
+    return make_vocabulary(
+        [(piece, -1.0) for piece in sorted(plain - protected)], protected=sorted(protected)
+    )
 
 
 def protected_places(word: str, vocabulary: Vocabulary) -> list[tuple[int, int]]:
@@ -82,7 +84,7 @@ def is_connected(lattice: WordLattice) -> bool:
 
 
 @given(vocabularies(), words)
-@example(make_model([(MARKER, 0), ("ca", 0), ("bc", 0)], protected=["ab", "abc"]), MARKER + "abcabab")
+@example(make_vocabulary([(MARKER, 0), ("ca", 0), ("bc", 0)], protected=["ab", "abc"]), MARKER + "abcabab")
 def test_paths_are_the_cuts_of_the_definition(vocabulary: Vocabulary, word: str) -> None:
     found = list(paths(LatticeBuilder(vocabulary).word(word)))
     assert len(found) == len(set(found))
@@ -103,7 +105,7 @@ def test_edges_are_ordered_and_name_their_text(vocabulary: Vocabulary, word: str
 @example("a" * 200)
 @example("\U0001f468\u200d\U0001f469\u200d\U0001f467 ▁▁ é \u202eab <s></s><unk> \ue000")
 def test_any_text_is_connected(text: str) -> None:
-    vocabulary = make_model([(MARKER, -1.0), ("ab", -2.0), ("a", -3.0)], protected=["</s", "é"])
+    vocabulary = make_vocabulary([(MARKER, -1.0), ("ab", -2.0), ("a", -3.0)], protected=["</s", "é"])
     lattices = LatticeBuilder(vocabulary)
     marked = vocabulary.normalize(text)
     assert all(is_connected(lattices.word(word)) for word in split_words(marked))
@@ -115,7 +117,7 @@ def edge_texts(vocabulary: Vocabulary, word: str) -> list[tuple[str, int]]:
 
 
 def test_a_character_in_no_piece_is_in_every_cut() -> None:
-    vocabulary = make_model([(MARKER, 0.0), ("a", 0.0), ("aa", 0.0)])
+    vocabulary = make_vocabulary([(MARKER, 0.0), ("a", 0.0), ("aa", 0.0)])
     ids = vocabulary.ids
     assert edge_texts(vocabulary, MARKER + "axaa") == [
         (MARKER, ids[MARKER]),
@@ -128,27 +130,27 @@ def test_a_character_in_no_piece_is_in_every_cut() -> None:
 
 
 def test_a_character_only_in_longer_pieces_is_not_a_dead_end() -> None:
-    vocabulary = make_model([(MARKER, 0.0), ("ab", 0.0)])
+    vocabulary = make_vocabulary([(MARKER, 0.0), ("ab", 0.0)])
     unknown = vocabulary.unk_id
     assert edge_texts(vocabulary, "ab") == [("a", unknown), ("ab", vocabulary.ids["ab"]), ("b", unknown)]
 
 
 def test_a_protected_string_is_one_edge() -> None:
     listed = [MARKER, "x", "U", "UR", "L", "xU", "Lx", "RL"]
-    vocabulary = make_model([(piece, 0.0) for piece in listed], protected=["URL"])
+    vocabulary = make_vocabulary([(piece, 0.0) for piece in listed], protected=["URL"])
     texts = [text for text, _ in edge_texts(vocabulary, MARKER + "xURLxUR")]
     assert texts == [MARKER, "x", "URL", "x", "xU", "U", "UR", "R"]
 
 
 @pytest.mark.parametrize("name", ["<s>", "</s>", "<pad>", "<unk>"])
 def test_special_pieces_never_match_text(name: str) -> None:
-    vocabulary = make_model([(piece, 0.0) for piece in (MARKER, *sorted(set(name)))])
+    vocabulary = make_vocabulary([(piece, 0.0) for piece in (MARKER, *sorted(set(name)))])
     assert edge_texts(vocabulary, MARKER + name) == [(c, vocabulary.ids[c]) for c in MARKER + name]
 
 
 @pytest.mark.parametrize("length", [5_000, 100_000])
 def test_long_words(length: int) -> None:
-    vocabulary = make_model([("a", 0.0), ("aa", 0.0), ("aaaa", 0.0)])
+    vocabulary = make_vocabulary([("a", 0.0), ("aa", 0.0), ("aaaa", 0.0)])
     lattice = LatticeBuilder(vocabulary).word("a" * length)
     assert np.bincount(lattice.spans).tolist() == [length, length - 1, 0, length - 3]
 
@@ -235,20 +237,20 @@ def test_a_word_is_the_same_in_every_batch(vocabulary: Vocabulary, batch: list[l
 
 
 def test_one_long_word_does_not_pad_the_others() -> None:
-    vocabulary = make_model([(piece, 0.0) for piece in (MARKER, "a", "aa", MARKER + "aaa")])
+    vocabulary = make_vocabulary([(piece, 0.0) for piece in (MARKER, "a", "aa", MARKER + "aaa")])
     short = [[MARKER + "a" * (i % 12) for i in range(50)] for _ in range(10)]
     made, _ = batch_of(LatticeBuilder(vocabulary), [*short, [MARKER + "a" * 5_000]])
     assert sorted(bucket.shape for bucket in made.buckets) == [(1, 5001, 4), (500, 12, 4)]
 
 
 def test_the_longest_span_present_sets_the_span_dimension() -> None:
-    vocabulary = make_model([(MARKER, 0.0), ("a", 0.0)], protected=["b" * 60])
+    vocabulary = make_vocabulary([(MARKER, 0.0), ("a", 0.0)], protected=["b" * 60])
     made, _ = batch_of(LatticeBuilder(vocabulary), [[MARKER + "a" * 14]])
     assert [bucket.shape for bucket in made.buckets] == [(1, 15, 1)]
 
 
 def test_gradient_reaches_each_edge_once() -> None:
-    vocabulary = make_model([(piece, 0.0) for piece in (MARKER, "a", "b", "ab", "aba")])
+    vocabulary = make_vocabulary([(piece, 0.0) for piece in (MARKER, "a", "b", "ab", "aba")])
     made, _ = batch_of(LatticeBuilder(vocabulary), [[MARKER + "abab", MARKER], [], [MARKER + "ab" * 20]])
     random = torch.Generator().manual_seed(0)
     scores = torch.randn(len(made.edge_pieces), generator=random, dtype=torch.float64, requires_grad=True)
@@ -262,7 +264,7 @@ def test_gradient_reaches_each_edge_once() -> None:
 
 
 def test_batches_move_between_devices() -> None:
-    vocabulary = make_model([(MARKER, 0.0), ("a", 0.0)])
+    vocabulary = make_vocabulary([(MARKER, 0.0), ("a", 0.0)])
     made, _ = batch_of(LatticeBuilder(vocabulary), [[MARKER + "aa"], [MARKER]])
     moved = made.to("meta")
     scores = torch.empty(len(made.edge_pieces), device="meta", dtype=torch.bfloat16)
@@ -275,21 +277,21 @@ def test_batches_move_between_devices() -> None:
 
 
 def test_only_empty_sentences() -> None:
-    made, _ = batch_of(LatticeBuilder(make_model([("a", 0.0)])), [[], []])
+    made, _ = batch_of(LatticeBuilder(make_vocabulary([("a", 0.0)])), [[], []])
     assert made.edge_positions.tolist() == [0, 1]
     assert made.edge_pieces.tolist() == [END, END]
     assert made.buckets == ()
 
 
 def test_a_stride_that_mixes_sentences_up_is_refused() -> None:
-    lattices = LatticeBuilder(make_model([("a", 0.0)]))
+    lattices = LatticeBuilder(make_vocabulary([("a", 0.0)]))
     with pytest.raises(ValueError, match="stride above"):
         lattices.batch([["aaa"]], stride=3, end_piece=END)
 
 
 def test_unused_pieces_never_match_text() -> None:
     model = sentencepiece_model_pb2.ModelProto.FromString(
-        make_model([(MARKER, 0.0), ("a", 0.0), ("aa", 0.0)]).content
+        make_vocabulary([(MARKER, 0.0), ("a", 0.0), ("aa", 0.0)]).content
     )
     model.pieces[-1].type = model.SentencePiece.UNUSED
     vocabulary = Vocabulary(model.SerializeToString())

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from segmenters import PAIRS, learned_vocabulary, save_segmenter
-from translators import write_corpus
 from typer.main import get_command
 
 from dpe.cli import app, run
@@ -18,6 +16,8 @@ from dpe.text.vocabulary import Vocabulary
 from dpe.training import segmenter_training, translator_training
 from dpe.training.presets import SEGMENTER_PRESETS
 from dpe.training.session import Stopping
+from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
+from tests.translators import write_corpus
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))]

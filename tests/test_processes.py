@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-from forked import FORK, at_the_same_time
-from segmenters import learned_vocabulary
 from torch import distributed as dist
-from translators import SETTINGS, bleu, open_corpus, write_corpus
 
+from dpe.errors import UserError
 from dpe.model.translation import TranslationTransformer
 from dpe.text.segmenters import OwnCut
-from dpe.training.processes import Processes
+from dpe.training.processes import Processes, choose_device
 from dpe.training.target_cuts import CountTargets
 from dpe.training.translator_task import TranslatorData, TranslatorTask
+from tests.forked import FORK, at_the_same_time
+from tests.segmenters import learned_vocabulary
+from tests.translators import SETTINGS, bleu, open_corpus, write_corpus
 
 
 def in_processes(work: Callable[[Processes], Any], place: Path, *, world: int) -> list[Any]:
@@ -94,3 +95,13 @@ def test_dev_translations_do_not_depend_on_the_batch(tmp_path: Path) -> None:
         task.evaluate(Processes())
     assert texts[0] == texts[1]
     assert len(set(map(len, texts[0]))) > 1
+
+
+def test_every_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert [str(choose_device(name, local_rank=1)) for name in ("auto", "cuda", "cuda:0", "cpu")] == [
+        "cuda:1", "cuda:1", "cuda:0", "cpu",
+    ]  # fmt: skip
+    for name in ("mps", "meta", "cuda:x", "nonsense"):
+        with pytest.raises(UserError, match="no device"):
+            choose_device(name)

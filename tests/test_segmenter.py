@@ -7,7 +7,6 @@ import math
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,30 +14,27 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import make_model
 from scipy.stats import chisquare
-from segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 import dpe
 from dpe import OnTheFly, Segmenter, UserError
-from dpe.inference import lazy_best, long_lines
+from dpe.inference import lazy_best, long_lines, scored_batch
 from dpe.inference.long_lines import Window, long_line_scores, windows
 from dpe.inference.scored_batch import Cut, ScoredBatch
 from dpe.model.batching import MixedCollator
 from dpe.model.edge_scores import edge_scores_reference
-from dpe.text.marked_words import MARKER, split_words
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.objectives import batch_edge_scores
+from tests.oracles import Cuts, brute_force, log_sum_exp
+from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
+from tests.vocabularies import LETTERS, SENTENCES, letters_vocabulary, make_vocabulary
 
 ROOT = Path(__file__).parents[1]
-LETTERS = [(MARKER, -1.0), ("a", -2.0), ("b", -3.0), ("c", -4.0)]
-LONGER = [("ab", -5.0), ("ba", -6.0), ("bc", -7.0), (MARKER + "a", -8.0), ("abc", -9.0), ("xy", -10.0)]
-Cuts = dict[tuple[str, ...], float]  # every lattice cut, as one string per edge, with its score
 
 
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
-    return make_model(LETTERS + LONGER, protected=["cc"])
+    return letters_vocabulary()
 
 
 @pytest.fixture(scope="module")
@@ -57,59 +53,10 @@ def corpus_segmenter(tmp_path_factory: pytest.TempPathFactory) -> Segmenter:
     return Segmenter.load(save_segmenter(tmp_path_factory.mktemp("corpus") / "s", learned_vocabulary()))
 
 
-def cuts_of_text(text: str, vocabulary: Vocabulary) -> Iterator[tuple[str, ...]]:
-    """All ways to write a text as pieces: by definition, one first piece after the other."""
-    if not text:
-        yield ()
-        return
-    protected = set(vocabulary.protected)
-    if starts := [p for p in protected if text.startswith(p)]:
-        ends = [len(max(starts, key=len))]
-    else:
-        border = min((text.find(p) for p in protected if p in text), default=len(text))
-        single = text[0]
-        ends = [n for n in range(1, border + 1) if text[:n] in vocabulary.ids or text[:n] == single]
-    for end in ends:
-        for rest in cuts_of_text(text[end:], vocabulary):
-            yield (text[:end], *rest)
-
-
-def brute_force(segmenter: Segmenter, source: str | None, target: str) -> Cuts:
-    """log p(y, z | x) of every cut z, from the full softmax of a model that reads this sentence alone."""
-    vocabulary, model = segmenter.vocabulary, segmenter._model
-    pieces = None if source is None else vocabulary.encode(source)
-    example = segmenter.example(0, pieces, target)
-    batch = MixedCollator(vocabulary).collate([example], epoch=0)
-    states = model.states(batch.source, batch.source_lengths, batch.characters)[0]
-    everything = torch.arange(len(vocabulary))
-    rows = [
-        edge_scores_reference(
-            states, model.output_weight, torch.full_like(everything, t), everything,
-            excluded=[vocabulary.pad_id, vocabulary.bos_id],
-        ).double()
-        for t in range(len(example.marked) + 1)
-    ]  # fmt: skip
-    words = [list(cuts_of_text(word, vocabulary)) for word in split_words(example.marked)]
-    result: Cuts = {}
-    for chosen in itertools.product(*words):
-        cut = tuple(piece for word in chosen for piece in word)
-        starts = itertools.accumulate(map(len, cut), initial=0)
-        ids = [*vocabulary.piece_ids(cut), vocabulary.eos_id]
-        result[cut] = sum(float(rows[t][i]) for t, i in zip(starts, ids, strict=True))
-    return result
-
-
-def log_sum(values: list[float]) -> float:
-    return max(values) + math.log(math.fsum(math.exp(value - max(values)) for value in values))
-
-
 def written(cut: tuple[str, ...], vocabulary: Vocabulary) -> tuple[str, ...]:
     """Neighbouring unknown characters joined."""
     groups = itertools.groupby(cut, lambda piece: piece in vocabulary.ids)
     return tuple(p for known, run in groups for p in (run if known else ["".join(run)]))
-
-
-SENTENCES = ["", "a", "ab", "abc bca", "aabbc a", "acc ccb", "a☃b ☃☃", "xy x y", "abab"]
 
 
 @pytest.mark.parametrize("target", SENTENCES)
@@ -119,7 +66,7 @@ def test_every_answer_is_brute_force(
 ) -> None:
     chosen, source = (segmenter, "ab c") if with_source else (language_model, None)
     cuts = brute_force(chosen, source, target)
-    log_partition = log_sum(list(cuts.values()))
+    log_partition = log_sum_exp(list(cuts.values()))
 
     every = chosen.n_best(source, target, n=len(cuts) + 5)
     assert [cut.score for cut in every] == pytest.approx(sorted(cuts.values(), reverse=True), abs=1e-4)
@@ -144,7 +91,7 @@ def test_every_answer_is_brute_force(
 
 
 def assert_posterior(segmenter: Segmenter, source: str | None, target: str, cuts: Cuts) -> None:
-    log_partition = log_sum(list(cuts.values()))
+    log_partition = log_sum_exp(list(cuts.values()))
     posterior = segmenter.posterior(source, target)
     probabilities = {cut: math.exp(score - log_partition) for cut, score in cuts.items()}
     expected = np.zeros(len(posterior.text))
@@ -170,7 +117,7 @@ def test_best_of_odd_sentences_is_brute_force(segmenter: Segmenter, target: str,
         [segmenter.example(0, segmenter.vocabulary.encode(source), target)], ScoredBatch.best
     )
     assert lazy.score == pytest.approx(max(cuts.values()), abs=1e-4)
-    assert best.log_partition == pytest.approx(log_sum(list(cuts.values())), abs=1e-4)
+    assert best.log_partition == pytest.approx(log_sum_exp(list(cuts.values())), abs=1e-4)
 
 
 def test_lists_are_answered_in_the_order_given(corpus_segmenter: Segmenter) -> None:
@@ -233,7 +180,7 @@ def test_the_best_cut_is_found_without_looking_at_every_position(
 def test_samples_follow_the_posterior(segmenter: Segmenter, temperature: float) -> None:
     target, draws = "abcab", 4000
     cuts = brute_force(segmenter, "b", target)
-    tempered = log_sum([score / temperature for score in cuts.values()])
+    tempered = log_sum_exp([score / temperature for score in cuts.values()])
     expected = {cut: draws * math.exp(score / temperature - tempered) for cut, score in cuts.items()}
     drawn = segmenter.sample("b", target, n=draws, seed=3, temperature=temperature)
     found = Counter(cut.pieces for cut in drawn)
@@ -307,7 +254,7 @@ def test_mistakes_are_sentences(
 
 def test_another_vocabulary_in_the_directory_is_refused(vocabulary: Vocabulary, tmp_path: Path) -> None:
     directory = save_segmenter(tmp_path / "s", vocabulary)
-    make_model(LETTERS).save(directory / "vocab.model")
+    make_vocabulary(LETTERS).save(directory / "vocab.model")
     with pytest.raises(UserError, match="not the vocabulary"):
         Segmenter.load(directory)
 
@@ -397,3 +344,16 @@ def test_import_dpe_does_not_wait_for_torch() -> None:
     assert all(hasattr(dpe, name) for name in dpe.__all__)
     with pytest.raises(AttributeError, match="nonsense"):
         dpe.nonsense  # noqa: B018
+
+
+def test_answers_found_in_parts_are_the_same(
+    corpus_segmenter: Segmenter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, targets = map(list, zip(*PAIRS[:20], strict=True))
+    ranked, drawn = (
+        corpus_segmenter.n_best(sources, targets, n=3),
+        corpus_segmenter.sample(sources, targets, n=5),
+    )
+    monkeypatch.setattr(scored_batch, "_CELLS_AT_ONCE", 1)
+    assert corpus_segmenter.n_best(sources, targets, n=3) == ranked
+    assert corpus_segmenter.sample(sources, targets, n=5) == drawn

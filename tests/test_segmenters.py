@@ -29,7 +29,6 @@ from dpe.text.segmenters import (
 )
 from dpe.text.unigram import Unigram
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from tests.conftest import PROTECTED, STEMS, MakeVocabulary, make_text
 from tests.dropout_oracle import (
     all_cuts,
     chi_square_p_value,
@@ -37,6 +36,7 @@ from tests.dropout_oracle import (
     dropout_distribution,
     unigram_distribution,
 )
+from tests.vocabularies import PROTECTED, STEMS, make_text, make_vocabulary
 
 MULTI30K = Path(__file__).parents[2] / "shared/data/multi30k/en-de/train.de.xz"
 GERMAN = pytest.mark.skipif(not MULTI30K.exists(), reason=f"needs {MULTI30K.name} of Multi30k in ../shared")
@@ -129,12 +129,10 @@ def test_protected_strings_beside_everything(
             assert [p for p in pieces if p in PROTECTED] == leftmost_longest(line, PROTECTED), pieces
 
 
-def test_a_unigram_model_keeps_a_protected_string_that_good_pieces_could_make(
-    make_vocabulary: MakeVocabulary,
-) -> None:
+def test_a_unigram_model_keeps_a_protected_string_that_good_pieces_could_make() -> None:
     """SentencePiece itself cuts it here; the text's own private characters change nothing."""
     scores = {MARKER: -9.0, "▁auto": -0.1, "sta": -0.1, **dict.fromkeys("autos", -5.0)}
-    vocabulary = make_vocabulary(scores, kind="unigram", protected=["autosta"])
+    vocabulary = make_vocabulary(scores, type="unigram", protected=["autosta"])
     private = "".join(map(chr, range(0xF0000, 0xF0004)))
     assert vocabulary.encode("autosta") == [MARKER, "autosta"]
     assert vocabulary.encode(private + "autosta" + private) == [MARKER, private, "autosta", private]
@@ -198,10 +196,8 @@ def test_draws_of_different_numbers_never_share_a_generator() -> None:
         ("wordpiece", "bpe", {}, "longest-match"),
     ],
 )
-def test_mistakes_are_sentences(
-    method: str, kind: str, options: dict[str, float], message: str, make_vocabulary: MakeVocabulary
-) -> None:
-    vocabulary = make_vocabulary({MARKER: -1.0, "a": -2.0}, kind=kind)
+def test_mistakes_are_sentences(method: str, kind: str, options: dict[str, float], message: str) -> None:
+    vocabulary = make_vocabulary({MARKER: -1.0, "a": -2.0}, type=kind)
     with pytest.raises(UserError, match=message):
         make_segmenter(method, vocabulary, **options)  # type: ignore[arg-type]
 
@@ -236,7 +232,7 @@ def test_merging_without_dropout_is_sentencepiece_on_any_text(
 
 
 @given(word=st.text(alphabet="abcd", min_size=1, max_size=30))
-def test_merges_of_equal_score_go_from_left_to_right(word: str, make_vocabulary: MakeVocabulary) -> None:
+def test_merges_of_equal_score_go_from_left_to_right(word: str) -> None:
     tied = {piece: score // 3 for piece, score in MERGES.items()}
     vocabulary = make_vocabulary({**LETTERS, **tied})
     assert BpeDropout(vocabulary, dropout=0).cut(word) == vocabulary.encode(word)
@@ -261,9 +257,7 @@ def test_full_dropout_is_characters(line: str, bpe_vocabulary: Vocabulary) -> No
 
 @pytest.mark.parametrize("word", ["abcd", "aaaaa", "abcabc", "aabca", "cabcda"])
 @pytest.mark.parametrize("dropout", [0.1, 0.5])
-def test_dropout_has_the_distribution_of_its_definition(
-    word: str, dropout: float, make_vocabulary: MakeVocabulary
-) -> None:
+def test_dropout_has_the_distribution_of_its_definition(word: str, dropout: float) -> None:
     vocabulary = make_vocabulary({**LETTERS, **MERGES})
     ranks = {piece: -int(score) for piece, score in MERGES.items()}
     expected = dropout_distribution((MARKER, *word), ranks, dropout)
@@ -272,7 +266,7 @@ def test_dropout_has_the_distribution_of_its_definition(
     assert chi_square_p_value(observed, expected) > UNLIKELY
 
 
-def test_the_words_of_a_line_are_independent(make_vocabulary: MakeVocabulary) -> None:
+def test_the_words_of_a_line_are_independent() -> None:
     vocabulary = make_vocabulary({**LETTERS, **MERGES})
     ranks = {piece: -int(score) for piece, score in MERGES.items()}
     first, second = (dropout_distribution((MARKER, *word), ranks, 0.2) for word in ("abc", "cab"))
@@ -282,7 +276,7 @@ def test_the_words_of_a_line_are_independent(make_vocabulary: MakeVocabulary) ->
     assert chi_square_p_value(observed, expected) > UNLIKELY
 
 
-def test_dropout_never_merges_a_protected_string(make_vocabulary: MakeVocabulary) -> None:
+def test_dropout_never_merges_a_protected_string() -> None:
     """Also where a piece of the model would hold it; it still takes part in no step of its word."""
     vocabulary = make_vocabulary({**LETTERS, **MERGES, "xdb": -1, "bxd": -2, "bxdb": -3}, protected=["xd"])
     ranks = {piece: -int(score) for piece, score in MERGES.items()}
@@ -345,8 +339,8 @@ def test_the_best_unigram_cut_is_sentencepiece(unigram_vocabulary: Vocabulary, t
 
 
 @given(word=st.text(alphabet="abñ", min_size=1, max_size=7))
-def test_the_best_unigram_cut_has_the_highest_score(word: str, make_vocabulary: MakeVocabulary) -> None:
-    vocabulary = make_vocabulary(SCORES, kind="unigram")
+def test_the_best_unigram_cut_has_the_highest_score(word: str) -> None:
+    vocabulary = make_vocabulary(SCORES, type="unigram")
     distribution = unigram_distribution(list(all_cuts(MARKER + word, SCORES)), SCORES, 1.0)
     best = max(distribution.values())
     winners = {joined(cut) for cut, p in distribution.items() if p > best * (1 - 1e-5)}
@@ -361,22 +355,18 @@ def joined(cut: tuple[str, ...]) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("word", ["aba", "ababab", "abñb"])
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 1.0])
-def test_unigram_sampling_has_the_distribution_of_its_definition(
-    word: str, alpha: float, make_vocabulary: MakeVocabulary
-) -> None:
-    segmenter = Unigram(make_vocabulary(SCORES, kind="unigram"), alpha=alpha)
+def test_unigram_sampling_has_the_distribution_of_its_definition(word: str, alpha: float) -> None:
+    segmenter = Unigram(make_vocabulary(SCORES, type="unigram"), alpha=alpha)
     expected = unigram_distribution(list(all_cuts(MARKER + word, SCORES)), SCORES, alpha)
     observed = Counter(tuple(segmenter.cut(word, Draw(line=i))) for i in range(DRAWS))
     assert chi_square_p_value(observed, expected) > UNLIKELY
 
 
 @pytest.mark.parametrize("nbest", [-1, 512])
-def test_an_unknown_character_competes_with_the_pieces_that_have_it(
-    nbest: int, make_vocabulary: MakeVocabulary
-) -> None:
+def test_an_unknown_character_competes_with_the_pieces_that_have_it(nbest: int) -> None:
     """Only here the score of the unknown matters: ten below the worst piece, as in SentencePiece."""
     scores = SCORES | {"ñb": -14.0, "añb": -16.0}
-    vocabulary = make_vocabulary(scores, kind="unigram")
+    vocabulary = make_vocabulary(scores, type="unigram")
     segmenter = Unigram(vocabulary, alpha=0.2, nbest=nbest)
     expected = unigram_distribution(list(all_cuts(MARKER + "ñbñbñb", scores)), scores, 0.2)
     observed = Counter(tuple(segmenter.cut("ñbñbñb", Draw(line=i))) for i in range(DRAWS))
@@ -384,10 +374,8 @@ def test_an_unknown_character_competes_with_the_pieces_that_have_it(
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0])
-def test_unigram_sampling_among_the_best_has_the_distribution_of_its_definition(
-    alpha: float, make_vocabulary: MakeVocabulary
-) -> None:
-    segmenter = Unigram(make_vocabulary(SCORES, kind="unigram"), alpha=alpha, nbest=5)
+def test_unigram_sampling_among_the_best_has_the_distribution_of_its_definition(alpha: float) -> None:
+    segmenter = Unigram(make_vocabulary(SCORES, type="unigram"), alpha=alpha, nbest=5)
     cuts = list(all_cuts(MARKER + "abab", SCORES))
     everything = unigram_distribution(cuts, SCORES, 1.0)
     best = sorted(cuts, key=everything.__getitem__, reverse=True)[:5]

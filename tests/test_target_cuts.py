@@ -8,15 +8,15 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
-from forked import FORK, at_the_same_time
-from segmenters import learned_vocabulary
-from translators import TRAIN, open_corpus, write_corpus
 
 from dpe.progress import QUIET, Progress
 from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
 from dpe.training.processes import Processes
 from dpe.training.target_cuts import CountTargets, Cutting, SegmenterTargets, changed_shares
+from tests.forked import FORK, at_the_same_time
+from tests.segmenters import learned_vocabulary
+from tests.translators import TRAIN, open_corpus, write_corpus
 
 
 def test_random_targets_have_draws_of_their_own() -> None:

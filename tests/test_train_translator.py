@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from segmenters import learned_vocabulary, save_segmenter
-from translators import TRAIN, train, write_corpus
 
 from dpe import Segmenter, UserError
 from dpe.cli import run
@@ -18,12 +16,15 @@ from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.translator import Translator
 from dpe.progress import QUIET, Progress
 from dpe.text.draws import Draw
-from dpe.text.segmenters import BpeDropout
+from dpe.text.segmenters import Bpe, BpeDropout, LongestMatch
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import load_tensors
 from dpe.training.curve import read_curve
 from dpe.training.session import Stopping
 from dpe.training.target_cuts import Cutting
+from dpe.training.trainer import Trainer
+from tests.segmenters import learned_vocabulary, save_segmenter
+from tests.translators import TRAIN, train, write_corpus
 
 TWO_STEPS = Stopping(steps=2)
 
@@ -337,3 +338,24 @@ def test_the_command_refuses_in_one_sentence(
     assert capsys.readouterr().err == (
         "dpe: The target method dpe needs a trained segmenter; give --segmenter.\n"
     )
+
+
+CUTS = {"bpe": Bpe, "bpe-dropout": BpeDropout, "longest-match": LongestMatch}
+
+
+@pytest.mark.parametrize(
+    "methods", [("bpe", "bpe-dropout"), ("bpe-dropout", "longest-match"), ("bpe-dropout", "bpe")]
+)
+def test_each_side_is_cut_by_its_method(
+    methods: tuple[str, str],
+    corpus: Path,
+    vocabulary: Vocabulary,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[Any] = []
+    monkeypatch.setattr(Trainer, "train", lambda self: found.append(self.task.data))
+    chosen: dict[str, Any] = dict(zip(("source_method", "target_method"), methods, strict=True))
+    train(tmp_path / "out", corpus, vocabulary, stopping=Stopping(steps=1), **chosen)
+    (data,) = found
+    assert (type(data.cut_source), type(data.targets.segmenter)) == tuple(map(CUTS.get, methods))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
@@ -13,69 +12,24 @@ from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 
 from dpe.errors import UserError
-from dpe.model.mixed import MixedTransformer
-from dpe.model.transformer import TransformerSettings
-from dpe.progress import QUIET, Progress
-from dpe.text.corpus import write_lines
-from dpe.text.segmenters import OwnCut
-from dpe.text.text_file import ParallelText
-from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
+from dpe.progress import Progress
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import load_tensors
 from dpe.training.curve import read_curve
 from dpe.training.kept_weights import KeptWeights
 from dpe.training.position import Position
-from dpe.training.processes import Processes, choose_device
-from dpe.training.segmenter_task import SegmenterData, SegmenterTask
-from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
-from dpe.training.session import Session, Stopping
+from dpe.training.processes import Processes
+from dpe.training.segmenter_task import SegmenterTask
 from dpe.training.settings import TrainingSettings
 from dpe.training.trainer import Trainer
-
-NETWORK = TransformerSettings(width=8, heads=1, feed_forward=8, encoder_layers=1, decoder_layers=1)
-TARGETS = [f"talo{ending} auto{ending}" for ending in ("", "n", "ssa", "sta", "lle", "kin", "t", "ja")] * 5
-UPDATES = 5  # in an epoch of this text with these batches
-
-
-def train(
-    out: Path,
-    *,
-    processes: Processes = Processes(),
-    seed: int = 1,
-    learning_rate: float = 1e-3,
-    save_seconds: float = 300.0,
-    progress: Progress = Progress(QUIET),
-    **stopping: Any,
-) -> Position:
-    vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
-    write_lines(out.parent / "text", TARGETS)
-    text = ParallelText.open(None, out.parent / "text")
-    settings = SegmenterSettings(
-        network=NETWORK,
-        training=TrainingSettings(learning_rate=learning_rate, warmup=4, seed=seed),
-        batch=160,
-        source=False,
-    )
-    session = Session(
-        stopping=Stopping(**stopping), processes=processes, progress=progress, save_seconds=save_seconds
-    )
-    return train_segmenter(out, vocabulary, text, text, settings=settings, session=session)
+from tests.segmenters import TARGETS, UPDATES, train
 
 
 def evaluations(out: Path) -> list[tuple[int, int, float]]:
     records = [record for record in read_curve(out / "training.jsonl") if "dev_bits" in record]
     return [(record["epoch"], record["step"], record["dev_bits"]) for record in records]
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "last.safetensors", "training.jsonl", "training.png"])
-def test_files_of_others_in_a_new_directory_are_kept(name: str, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / name).write_text("mine")
-    with pytest.raises(UserError, match=f"{name} is there and of no training"):
-        train(tmp_path / "out", steps=1)
-    assert (tmp_path / "out" / name).read_text() == "mine"
 
 
 @pytest.mark.parametrize("steps", [UPDATES - 1, UPDATES])
@@ -259,26 +213,6 @@ def test_another_vocabulary_that_lies_there_is_kept(tmp_path: Path) -> None:
     assert there.read_bytes() == before
 
 
-def test_lines_are_as_long_as_the_model_reads_them(tmp_path: Path) -> None:
-    write_lines(tmp_path / "text", ["talo", "\ufdfa" * 60])  # each becomes 18 characters
-    text = ParallelText.open(None, tmp_path / "text")
-    vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
-    cut = OwnCut(vocabulary)
-    data = SegmenterData(vocabulary=vocabulary, train=text, dev=text, cut_source=cut, max_characters=100)
-    task = SegmenterTask(MixedTransformer.of(NETWORK, vocabulary, source=False), data, batch=160, seed=1)
-    assert [example.marked for batch in task.batches(0) for example in batch] == ["\u2581talo"]
-    assert task.left_out == "1 lines longer than 100 characters left out"
-
-
-@pytest.mark.parametrize("name", ["training.jsonl", "settings.json"])
-def test_files_of_others_are_kept(tmp_path: Path, name: str) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / name).write_text('{"text": "a"}\n')
-    with pytest.raises(UserError, match=name):
-        train(tmp_path / "out", steps=1)
-    assert (tmp_path / "out" / name).read_text() == '{"text": "a"}\n'
-
-
 def test_two_processes_do_not_train_in_one_directory(tmp_path: Path) -> None:
     (tmp_path / "out" / "cache").mkdir(parents=True)
     hold = "import fcntl, sys; f = open(sys.argv[1], 'a+b'); fcntl.lockf(f, fcntl.LOCK_EX); print(1); input()"
@@ -313,25 +247,45 @@ def test_settings_that_train_nothing_are_refused(settings: dict[str, Any]) -> No
         TrainingSettings(**settings)
 
 
-def test_every_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert [str(choose_device(name, local_rank=1)) for name in ("auto", "cuda", "cuda:0", "cpu")] == [
-        "cuda:1", "cuda:1", "cuda:0", "cpu",
-    ]  # fmt: skip
-    for name in ("mps", "meta", "cuda:x", "nonsense"):
-        with pytest.raises(UserError, match="no device"):
-            choose_device(name)
+def test_the_rate_rises_and_falls_and_gradients_are_clipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: list[float] = []
+    step = torch.optim.Adam.step
+
+    def recorded(self: torch.optim.Adam, *arguments: Any) -> Any:
+        (group,) = self.param_groups
+        rates.append(group["lr"])
+        assert group["betas"] == (0.9, 0.98)
+        assert torch.cat([p.grad.flatten() for p in group["params"]]).norm() < 1.0 + 1e-4
+        return step(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", recorded)
+    train(tmp_path / "out", steps=9)
+    assert rates == pytest.approx([1e-3 * min(n / 4, (4 / n) ** 0.5) for n in range(1, 10)])
 
 
-def test_one_live_line_inside_another_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    progress, shown = Progress(), io.StringIO()
-    monkeypatch.setitem(progress.__dict__, "_console", Console(file=shown, force_terminal=True))
-    with progress.live():
-        with progress.live():
-            progress.update("inner")
-        progress.update("outer")
-        assert progress._status is not None
-        assert progress._status.status == "outer"
-    with pytest.raises(KeyError), progress.live():
-        raise KeyError
-    assert progress._status is None
+def test_another_text_is_refused(tmp_path: Path) -> None:
+    train(tmp_path / "out", steps=1)
+    there = Vocabulary.load(tmp_path / "out" / "vocab.model")
+    targets = [*TARGETS[:-1], "talossa autossa"]
+    with pytest.raises(UserError, match=r"other settings \(another data\."):
+        train(tmp_path / "out", targets=targets, vocabulary=there, steps=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("model.safetensors", "is there and of no training"),
+        ("last.safetensors", "is there and of no training"),
+        ("training.jsonl", "is there and of no training"),
+        ("training.png", "is there and of no training"),
+        ("settings.json", "is not of a model that dpe trained"),
+    ],
+)
+def test_files_of_others_are_kept(name: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text('{"text": "a"}\n')
+    with pytest.raises(UserError, match=f"{name} {says}"):
+        train(tmp_path / "out", steps=1)
+    assert (tmp_path / "out" / name).read_text() == '{"text": "a"}\n'

@@ -15,8 +15,6 @@ from typing import Any
 import ctranslate2
 import pytest
 import torch
-from segmenters import learned_vocabulary, save_segmenter
-from translators import SETTINGS, TEST, train, write_corpus
 
 import dpe
 from dpe import Translator, UserError
@@ -28,6 +26,9 @@ from dpe.model.translation import TranslationTransformer
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, save_model
 from dpe.training.session import Stopping
+from tests.segmenters import learned_vocabulary, save_segmenter
+from tests.translators import SETTINGS, TEST, train, write_corpus
+from tests.vocabularies import make_vocabulary
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [source for source, _ in TEST]
@@ -88,8 +89,10 @@ def test_ctranslate2_gives_the_torch_models_log_probabilities(norm: str, tmp_pat
     assert_same_scores(model, vocabulary, tmp_path / "model")
 
 
-def test_a_vocabulary_with_repeated_names_is_exported_right(make_vocabulary: Any, tmp_path: Path) -> None:
-    vocabulary = make_vocabulary({"▁": -1.0, "a": -2.0, "b": -3.0, "</s>2": -4.0}, protected=("<s>", "</s>"))
+def test_a_vocabulary_with_repeated_names_is_exported_right(tmp_path: Path) -> None:
+    vocabulary = make_vocabulary(
+        {"▁": -1.0, "a": -2.0, "b": -3.0, "</s>2": -4.0}, protected=("<s>", "</s>"), special=["<unk>"]
+    )
     assert vocabulary.pieces.count("<s>") == 2
     names = token_names(vocabulary)
     assert len(set(names)) == len(vocabulary)

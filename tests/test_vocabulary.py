@@ -23,7 +23,7 @@ from dpe.text.vocabulary import (
     check_protected,
     learn_vocabulary,
 )
-from tests.conftest import MakeVocabulary, make_text
+from tests.vocabularies import make_text, make_vocabulary
 
 ODD_LINES = [
     "👩‍👩‍👧‍👦 family 🏳️‍🌈",
@@ -158,12 +158,12 @@ def test_ids_scores_and_special_ids_are_sentencepieces(bpe_vocabulary: Vocabular
     assert bpe_vocabulary.max_span == max(len(piece) for piece in bpe_vocabulary.ids)
 
 
-def test_ranks_order_the_merges_by_score(make_vocabulary: MakeVocabulary) -> None:
+def test_ranks_order_the_merges_by_score() -> None:
     pieces = {"a": -9.0, "b": -9.0, "ab": -1.0, "ba": -2.0, "bb": -1.0}
     vocabulary = make_vocabulary(pieces, protected=["aab"])
     assert vocabulary.ranks == {"ab": 0, "bb": 0, "ba": 1}
     with pytest.raises(UserError, match="unigram"):
-        _ = make_vocabulary(pieces, kind="unigram").ranks
+        _ = make_vocabulary(pieces, type="unigram").ranks
 
 
 def test_a_vocabulary_can_be_handed_to_another_process(bpe_vocabulary: Vocabulary) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 from dpe.errors import UserError
 from dpe.inference import corpus_run
@@ -23,6 +22,7 @@ from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.workers import ordered_results
 from dpe.progress import QUIET, Progress
 from dpe.text.corpus import Pair, write_lines
+from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from segmenters import PAIRS
-
 from dpe.evaluation.scores import SystemOutput, score
 from dpe.model.transformer import TransformerSettings
 from dpe.text.text_file import ParallelText
@@ -18,6 +16,7 @@ from dpe.training.session import Session, Stopping
 from dpe.training.settings import TrainingSettings
 from dpe.training.target_cuts import CorpusCutter
 from dpe.training.translator_training import TranslatorSettings, train_translator
+from tests.segmenters import PAIRS
 
 TRAIN, DEV, TEST = PAIRS[:300], PAIRS[300:310], PAIRS[310:374]
 SETTINGS = TranslatorSettings(

@@ -1,0 +1,98 @@
+"""What the trainings of both models hand to the trainer: which lines, which draws, which loss."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from dpe.model.cross_entropy import smoothed_cross_entropy_reference
+from dpe.model.mixed import MixedTransformer
+from dpe.model.translation import TranslationTransformer
+from dpe.text.corpus import write_lines
+from dpe.text.draws import Draw
+from dpe.text.segmenters import Bpe, BpeDropout, OwnCut
+from dpe.text.text_file import ParallelText
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.training.segmenter_task import SegmenterData, SegmenterTask
+from dpe.training.target_cuts import CountTargets
+from dpe.training.translator_task import TranslatorData, TranslatorTask
+from tests.segmenters import SMALLEST, TARGETS, learned_vocabulary
+from tests.translators import SETTINGS, TRAIN, bleu, open_corpus, write_corpus
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return learned_vocabulary()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def translator_task(corpus: Path, vocabulary: Vocabulary) -> TranslatorTask:
+    data = TranslatorData(
+        vocabulary=vocabulary,
+        train=open_corpus(corpus, "train"),
+        dev=open_corpus(corpus, "dev"),
+        cut_source=BpeDropout(vocabulary, dropout=0.3),
+        targets=CountTargets(Bpe(vocabulary), seed=9),
+        dev_bleu=bleu,
+        cut_seed=9,
+    )
+    model = TranslationTransformer.of(SETTINGS.network, vocabulary)
+    return TranslatorTask(model, data, batch=500, seed=1, label_smoothing=0.3)
+
+
+def test_the_source_is_cut_by_the_draw_that_a_segmenters_cuts_know_of(
+    corpus: Path, vocabulary: Vocabulary
+) -> None:
+    task, dropout = translator_task(corpus, vocabulary), BpeDropout(vocabulary, dropout=0.3)
+    for epoch in (0, 1):
+        for example in chain.from_iterable(task.batches(epoch)):
+            cut = dropout.cut(TRAIN[example.line][0], Draw(9, epoch, example.line))
+            assert example.source == [*vocabulary.piece_ids(cut), vocabulary.eos_id]
+
+
+def test_the_loss_is_smoothed_and_the_number_shown_is_not(corpus: Path, vocabulary: Vocabulary) -> None:
+    task = translator_task(corpus, vocabulary)
+    task.model.eval()
+    batch = task.collate(next(task.batches(0)), 0)
+    loss, nats, tokens = task.loss(batch)
+    states = task.model.states(batch.source, batch.source_lengths, batch.target_in)
+    real = batch.target_out != vocabulary.pad_id
+    wanted = smoothed_cross_entropy_reference(
+        states[real], task.model.embedding.weight, batch.target_out[real], smoothing=0.3
+    )
+    assert (float(loss.detach()), nats) == pytest.approx(
+        tuple(float(one.detach()) for one in wanted[:2]), rel=1e-4
+    )
+    assert tokens == int(real.sum())
+
+
+def test_a_segmenter_learns_from_draws_of_every_epoch(corpus: Path, vocabulary: Vocabulary) -> None:
+    data = SegmenterData(
+        vocabulary=vocabulary,
+        train=open_corpus(corpus, "train"),
+        dev=open_corpus(corpus, "dev"),
+        cut_source=BpeDropout(vocabulary, dropout=0.3),
+    )
+    task = SegmenterTask(MixedTransformer.of(SMALLEST, vocabulary, source=True), data, batch=2_000, seed=4)
+    dropout = BpeDropout(vocabulary, dropout=0.3)
+    for epoch in (0, 1):
+        for example in chain.from_iterable(task.batches(epoch)):
+            cut = dropout.cut(TRAIN[example.line][0], Draw(4, epoch, example.line))
+            assert example.source == [*vocabulary.piece_ids(cut), vocabulary.eos_id]
+
+
+def test_lines_are_as_long_as_the_model_reads_them(tmp_path: Path) -> None:
+    write_lines(tmp_path / "text", ["talo", "\ufdfa" * 60])  # each becomes 18 characters
+    text = ParallelText.open(None, tmp_path / "text")
+    vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
+    cut = OwnCut(vocabulary)
+    data = SegmenterData(vocabulary=vocabulary, train=text, dev=text, cut_source=cut, max_characters=100)
+    task = SegmenterTask(MixedTransformer.of(SMALLEST, vocabulary, source=False), data, batch=160, seed=1)
+    assert [example.marked for batch in task.batches(0) for example in batch] == ["\u2581talo"]
+    assert task.left_out == "1 lines longer than 100 characters left out"
