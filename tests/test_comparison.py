@@ -165,6 +165,16 @@ def test_words_cut_in_several_ways_and_the_source_words_that_go_with_them() -> N
     assert describe_varying_words(words, ways)[0].ways[0].clues == []
 
 
+def test_a_line_counts_once_however_often_it_has_the_word() -> None:
+    cut, whole = CutWord("cuts", frozenset({3})), CutWord("cuts", frozenset())
+    once = [([cut], "rot"), ([whole], "blau")] * 3
+    several = [(words * 5, source) for words, source in once]
+    for lines in (once, several):
+        ways = count_ways(words for words, _ in lines)
+        (found,) = describe_varying_words(["cuts"], ways, lines)
+        assert [way.clues for way in found.ways] == [[], []]  # three lines of each are too few to tell
+
+
 def test_clues_are_those_of_a_recount() -> None:
     """Each way against all others, counted anew: what a source word's two shares are by definition."""
     rng = random.Random(3)

@@ -191,6 +191,25 @@ def test_morphology(files: dict[str, str], tmp_path: Path, capsys: pytest.Captur
     assert "words that all cut into equally many pieces" in output(capsys, *arguments)
 
 
+def test_morphology_of_two_texts_is_doubted(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twice = write(tmp_path / "twice.pieces", *A, *A)
+    assert run(["morphology", "--pieces", files["a"], "--pieces", twice, "--gold", files["gold"]]) == 0
+    assert "4 in a.pieces, 8 in twice.pieces: are these cuts of one text?" in capsys.readouterr().err
+    assert run(["morphology", "--pieces", files["a"], "--pieces", files["b"], "--gold", files["gold"]]) == 0
+    assert "one text" not in capsys.readouterr().err
+
+
+def test_text_that_is_not_segmented_is_spoken_of(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = write(tmp_path / "plain", "the carts of", "carts.", "filled dogs")
+    for command in (["morphology", "--pieces", plain, "--gold"], ["compare", "--b", plain, "--a"]):
+        assert run([*command, files["gold" if command[0] == "morphology" else "a"]]) == 0
+        assert f"{plain} is not segmented, it seems" in capsys.readouterr().err
+
+
 def test_diagnose(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["diagnose", "--jsonl", files["posteriors"], "--gold", files["gold"]]
     found = as_json(capsys, *arguments, "--train-counts", files["counts"], "--out", str(tmp_path / "out"))
@@ -232,7 +251,9 @@ def test_words_of_another_language_are_a_sentence(
     files: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["morphology", "--pieces", files["a"], "--gold", files["other"]]) == 2
-    assert "other.tsv: No word of the gold" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "a.pieces has no word of" in said
+    assert "other.tsv; check that both are the same language" in said
 
 
 def test_columns_line_up_for_wide_and_combining_characters() -> None:

@@ -21,6 +21,8 @@ from dpe.text.files import (
     cached_file,
     file_hash,
     reading,
+    remove_leftovers_of,
+    whole_directory,
     whole_file,
     whole_files,
     whole_packed_files,
@@ -230,6 +232,23 @@ def test_cached_names_of_equal_names_elsewhere_differ(tmp_path: Path) -> None:
     stamp = Stamp(size=1, time=1)
     one = cached_file(tmp_path / "one" / "train.de", stamp, tmp_path, "lines")
     assert one != cached_file(tmp_path / "two" / "train.de", stamp, tmp_path, "lines")
+
+
+def test_the_faster_of_two_processes_fills_a_directory(tmp_path: Path) -> None:
+    with whole_directory(tmp_path / "out") as slower:
+        (slower / "file").write_text("slower")
+        with whole_directory(tmp_path / "out") as faster:
+            (faster / "file").write_text("faster")
+    assert (tmp_path / "out" / "file").read_text() == "faster"
+    assert names(tmp_path) == ["out"]
+
+
+def test_what_a_kill_left_of_one_file_is_removed(tmp_path: Path) -> None:
+    left, others, own = ".out[1].gz.0123456789ab", ".out2.gz.0123456789ab", ".out[1].gz.txt"
+    for name in (left, others, own):
+        (tmp_path / name).write_text("x")
+    remove_leftovers_of(tmp_path / "out[1].gz")
+    assert names(tmp_path) == sorted([others, own])
 
 
 def test_a_hash_is_that_of_the_bytes_or_a_sentence(tmp_path: Path) -> None:

@@ -109,6 +109,21 @@ def test_text_that_is_not_pieces_is_refused(line: str, other: str, bpe_vocabular
         parse_line(line, "pieces", bpe_vocabulary)
 
 
+@pytest.mark.parametrize(
+    ("line", "format", "says"),
+    [
+        ("▁talo ssa", "subword-nmt", "is it --format pieces"),
+        ('{"pieces": ["▁talo", "ssa"], "offsets": [[0, 5]]}', "pieces", "--format jsonl"),
+        ('{"cuts": [{"pieces": ["▁talo", "ssa"]}]}', "pieces", "--format jsonl"),
+    ],
+)
+def test_lines_of_another_format_are_refused(
+    line: str, format: str, says: str, bpe_vocabulary: Vocabulary
+) -> None:
+    with pytest.raises(UserError, match=says):
+        parse_line(line, format, bpe_vocabulary)
+
+
 def test_ids_are_sentencepieces_and_lose_unknown_text(bpe_vocabulary: Vocabulary, text: list[str]) -> None:
     import sentencepiece
 

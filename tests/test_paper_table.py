@@ -18,6 +18,7 @@ from dpe.pipeline.length_tables import length_tables, mean_bins
 from dpe.pipeline.paper_table import paper_tables
 from dpe.pipeline.results import Results, read_results, write_results
 from dpe.pipeline.run_labels import labels
+from dpe.pipeline.scores_section import score_blocks
 from dpe.pipeline.training_table import training_table
 from dpe.recipe.recipe import CorpusFields, Recipe
 from dpe.recipe.systems import SYSTEMS
@@ -149,6 +150,15 @@ def test_a_system_with_two_titles_has_one_column(tmp_path: Path) -> None:
     table = paper_tables([read_results(root) for root in roots])[0]
     assert list(table.columns) == ["", "BPE or BPE, other"]
     assert [list(row) for row in table.rows][:1] == [["en→et (one)", "20.00"]]
+
+
+def test_the_report_stars_what_the_table_stars(tmp_path: Path) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": [20.0, 21.0, 29.0], "dpe": [22.0, 21.5]}, p=0.01)
+    found = read_results(root)
+    assert paper_tables([found])[0].rows[0][3] == "-1.58"  # of the two seeds that were tested it is +1.25
+    report = "".join(map(str, score_blocks(found)))
+    assert "-1.58" in report
+    assert "-1.58*" not in report
 
 
 def test_runs_without_scores_have_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

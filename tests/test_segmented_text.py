@@ -86,6 +86,19 @@ def test_most_lines_tell_the_format(tmp_path: Path, lines: list[str], format: st
     assert detect_format(write(tmp_path / "file", *lines)) == format
 
 
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (['{"pieces": ["▁a"], "score": -1.0}', '{"pieces": []}'], "format jsonl"),
+        (["▁a b\t▁ab", "▁a\t▁ a"], "several cuts of each line"),
+    ],
+)
+def test_what_is_no_segmentation_of_a_text_is_refused(tmp_path: Path, lines: list[str], says: str) -> None:
+    (tmp_path / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=says):
+        read_cut_words(tmp_path / "text")
+
+
 def test_a_stray_marker_changes_no_other_line(tmp_path: Path) -> None:
     lines = ["the cart@@ s"] * 5
     stray = list(read_cut_words(write(tmp_path / "stray", "a▁b ▁ c", *lines)))

@@ -54,9 +54,22 @@ def corpus_segmenter(tmp_path_factory: pytest.TempPathFactory) -> Segmenter:
 
 
 def written(cut: tuple[str, ...], vocabulary: Vocabulary) -> tuple[str, ...]:
-    """Neighbouring unknown characters joined."""
-    groups = itertools.groupby(cut, lambda piece: piece in vocabulary.ids)
-    return tuple(p for known, run in groups for p in (run if known else ["".join(run)]))
+    """Neighbouring unknown characters joined, unless that would read as a piece."""
+    found: list[str] = []
+    for known, run in itertools.groupby(cut, lambda piece: piece in vocabulary.ids):
+        parts = list(run)
+        found += parts if known or "".join(parts) in vocabulary.ids else ["".join(parts)]
+    return tuple(found)
+
+
+def test_two_cuts_never_read_alike(tmp_path: Path) -> None:
+    vocabulary = make_vocabulary([("▁", -9.0), ("a", -8.0), ("qu", -1.0), ("▁a", -2.0)])
+    segmenter = Segmenter.load(save_segmenter(tmp_path / "s", vocabulary, source=False))
+    cuts = segmenter.n_best(None, "aqu quq", n=100)
+    assert len({cut.pieces for cut in cuts}) == len(cuts)
+    assert sum(cut.probability for cut in cuts) == pytest.approx(1)
+    for cut in cuts:
+        assert "".join(cut.pieces) == vocabulary.normalize("aqu quq")
 
 
 @pytest.mark.parametrize("target", SENTENCES)

@@ -131,6 +131,17 @@ def test_a_kill_right_after_the_copy_of_a_shorter_one_does_no_harm(tmp_path: Pat
     assert (tmp_path / "x/count/count").read_text() == "xxxxxxxx"
 
 
+def test_a_copy_that_a_kill_left_is_not_what_a_longer_one_goes_on_from(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+    run_stages([growing(artifacts, 5)], artifacts, SILENT)
+    (tmp_path / "x/count").rename(tmp_path / "x/count.copy")  # nothing but the copy of a killed run
+    run_stages([growing(artifacts, 8)], artifacts, SILENT)
+    assert (tmp_path / "x/count/count").read_text() == "xxxxxxxx"
+    record = artifacts.record("x/count")
+    assert record is not None
+    assert record["facts"]["begun"] == 0
+
+
 def test_files_that_no_run_has_made_are_kept(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "out").write_text("the user's own")
@@ -171,6 +182,24 @@ def test_a_stage_that_failed_is_begun_and_made_again(tmp_path: Path) -> None:
     assert toy.artifacts.state(broken) is State.BEGUN
     assert (tmp_path / "a" / "half").exists()  # what is there may help to go on
     assert toy.run() == ["a", "x/b", "x/c", "d"]
+
+
+def test_a_stage_that_failed_before_it_made_anything_leaves_nothing(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+
+    def fail(directory: Path) -> Mapping[str, Any]:
+        raise UserError("too large")
+
+    def stage(setting: int) -> Stage:
+        return Stage(name="a", settings={"setting": setting}, needs=(), make=fail, outputs=("out",))
+
+    with pytest.raises(UserError, match="too large"):
+        run_stages([stage(1)], artifacts, SILENT)
+    assert artifacts.state(stage(1)) is State.BEGUN
+    assert artifacts.state(stage(2)) is State.TO_DO
+    with pytest.raises(UserError, match="too large"):
+        run_stages([stage(2)], artifacts, SILENT)
+    assert [path.name for path in tmp_path.glob("a*")] == ["a"]
 
 
 def test_the_plan_says_how_far_each_stage_is(tmp_path: Path) -> None:

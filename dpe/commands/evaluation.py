@@ -155,6 +155,7 @@ def compare(
     result = compare_files(
         a, b, train_counts=train_counts, source=source, format=format, vocabulary_size=vocab_size
     )
+    _say_what_is_not_cut(context, a, b)
     tables = comparison_tables(result)
     everything: dict[str, Any] = {"comparison": result}
     if gold:
@@ -190,10 +191,14 @@ def morphology(
 
     Example: `dpe morphology --pieces bpe.pieces --pieces dpe.pieces --gold gold.tsv`
     """
-    from dpe.evaluation.morphology_report import draw_morphology, morphology_tables, score_morphology
+    from dpe.evaluation.morphology_report import doubt, draw_morphology, morphology_tables, score_morphology
 
     require_files(*pieces)
     result = score_morphology(pieces, gold, format=format, samples=samples, seed=seed)
+    _say_what_is_not_cut(context, *pieces)
+    if strange := doubt(result):
+        progress: Progress = context.obj
+        progress.say(strange)
     pictures = draw_morphology(result, out) if out else []
     tables = morphology_tables(result)
     _show(context, result, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)
@@ -223,6 +228,15 @@ def diagnose(
     pictures = draw_diagnostics(result, out) if out else []
     tables = diagnostics_tables(result)
     _show(context, result, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)
+
+
+def _say_what_is_not_cut(context: typer.Context, *texts: Path) -> None:
+    from dpe.evaluation.segmented_text import has_cuts
+
+    progress: Progress = context.obj
+    for path in texts:
+        if not has_cuts(path):
+            progress.say(f"{path} is not segmented, it seems: it has neither U+2581 nor @@")
 
 
 def _show(

@@ -251,7 +251,7 @@ def export(
     to: Annotated[Literal["ctranslate2"], typer.Option(help="The only format so far.")] = "ctranslate2",
     int8: Annotated[bool, typer.Option("--int8", help="Store 8-bit weights: a quarter of the size.")] = False,
 ) -> None:
-    """Write a translator for use without dpe; README.md there has the five lines that translate a sentence.
+    """Write a translator for use without dpe; README.md there has the few lines that translate a sentence.
 
     Example: `dpe export --translator translator --to ctranslate2 --int8 --out deployed`
     """

@@ -82,14 +82,25 @@ def score_morphology(
 ) -> list[Selection]:
     """Score segmented files, named by file."""
     known = read_gold(gold)
-    tallies = {
-        name: tally(read_pieces(path, format), known)
-        for path, name in zip(paths, short_names(paths), strict=True)
-    }
+    tallies = {}
+    for path, name in zip(paths, short_names(paths), strict=True):
+        tallies[name] = tally(read_pieces(path, format), known)
+        if not tallies[name]:
+            raise UserError(f"{path} has no word of {gold}; check that both are the same language.")
     try:
         return evaluate_systems(tallies, samples=samples, seed=seed)
     except UserError as error:
         raise UserError(f"{gold}: {error}") from error
+
+
+def doubt(selections: Sequence[Selection]) -> str | None:
+    """What is odd about systems that were scored together: then their difference says nothing."""
+    over_tokens = next(one for one in selections if one.unit == "tokens")
+    tokens = {one.name: one.scores.words for one in over_tokens.systems}
+    if len(set(tokens.values())) == 1:
+        return None
+    counts = ", ".join(f"{count:,} in {name}" for name, count in tokens.items())
+    return f"the same words of the gold occur {counts}: are these cuts of one text?"
 
 
 def evaluate_systems(

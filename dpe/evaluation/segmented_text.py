@@ -52,10 +52,25 @@ def detect_format(path: Path) -> SegmentedFormat:
     """`pieces` if at least half of the first lines that are not empty have a word marker, else `subword-nmt`.
 
     Not all need to: a model may leave the first word of a line without one. And one alone says nothing: a
-    text may have U+2581 of its own.
+    text may have U+2581 of its own. What `dpe segment` writes of several cuts, or as JSON, is refused.
     """
-    has_marker = [MARKER in line for line in islice(read_lines(path), LINES_TO_DETECT) if line.strip()]
-    return "pieces" if has_marker and 2 * sum(has_marker) >= len(has_marker) else "subword-nmt"
+    lines = [line for line in islice(read_lines(path), LINES_TO_DETECT) if line.strip()]
+    if _most(line.startswith(('{"pieces"', '{"cuts"')) for line in lines):
+        raise UserError(f"{path}: is in the format jsonl; give the same cuts as --format pieces.")
+    if _most(f"\t{MARKER}" in line for line in lines):
+        raise UserError(f"{path}: has several cuts of each line; give one (`dpe segment` without --mode).")
+    return "pieces" if _most(MARKER in line for line in lines) else "subword-nmt"
+
+
+def has_cuts(path: Path) -> bool:
+    """Whether the first lines have a word marker or a joint; if not, the text is not segmented, it seems."""
+    return any(MARKER in line or "@@ " in line for line in islice(read_lines(path), LINES_TO_DETECT))
+
+
+def _most(answers: Iterable[bool]) -> bool:
+    """Whether at least half are true, and there are any."""
+    known = list(answers)
+    return 2 * sum(known) >= len(known) > 0
 
 
 def read_pieces(path: Path, format: SegmentedFormat | None = None) -> Iterator[list[str]]:

@@ -83,11 +83,11 @@ def describe_varying_words(
 def _source_lines(
     wanted: set[str], lines: Iterable[tuple[list[CutWord], str | None]]
 ) -> defaultdict[str, defaultdict[Cuts, list[str]]]:
-    """Of each word and each of its cuts: the source lines with which it was made."""
+    """Of each word and each of its cuts: the source lines with which it was made, each once."""
     found: defaultdict[str, defaultdict[Cuts, list[str]]] = defaultdict(lambda: defaultdict(list))
     for words, source in lines:
         if source is not None:
-            for word, cuts in words:
+            for word, cuts in dict.fromkeys(words):  # lines are independent, a word's tokens in one are not
                 if word in wanted:
                     found[word][cuts].append(source)
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dpe.errors import UserError
 from dpe.inference.ctranslate2_export import export_model
-from dpe.inference.translator import load_model
+from dpe.inference.translator import LONGEST_PART, load_model
 from dpe.text.files import whole_directory
 from dpe.training.checkpoint import VOCABULARY, load_vocabulary, read_settings
 
@@ -19,9 +19,14 @@ Run in this directory, with the packages `ctranslate2` and `sentencepiece`:
 import ctranslate2, sentencepiece
 vocabulary = sentencepiece.SentencePieceProcessor(model_file="{vocabulary}")
 translator = ctranslate2.Translator(".", compute_type="{compute_type}")
-best = translator.translate_batch([vocabulary.id_to_piece(vocabulary.encode("Hello."))], beam_size=5)
+source = vocabulary.id_to_piece(vocabulary.encode("Hello."))
+limits = {{"max_input_length": 0, "max_decoding_length": 2 * len(source) + 20, "min_decoding_length": 0}}
+best = translator.translate_batch([source], beam_size=5, **limits)
 print(vocabulary.decode(best[0].hypotheses[0]))
 ```
+
+CTranslate2's own limits would cut long text short. Sources above {longest} pieces are longer than the model
+knows: translate their sentences one by one.
 """
 _MOSES = """
 The model was trained on text tokenised by Moses' rules: tokenise the source ({}), and detokenise the
@@ -30,12 +35,13 @@ translation ({}), for instance with the package `sacremoses`.
 
 
 def export_translator(directory: Path, out: Path, *, int8: bool) -> None:
-    """Write a CTranslate2 model, its vocabulary and a README with the five lines that use them."""
+    """Write a CTranslate2 model, its vocabulary and a README with the few lines that use them."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists already; give another --out, or remove it.")
     settings = read_settings(directory, "translator")
     vocabulary = load_vocabulary(directory, settings)
-    readme = _README.format(vocabulary=VOCABULARY, compute_type="int8" if int8 else "float32")
+    compute_type = "int8" if int8 else "float32"
+    readme = _README.format(vocabulary=VOCABULARY, compute_type=compute_type, longest=LONGEST_PART)
     if settings["moses"]:
         readme += _MOSES.format(*settings["moses"])
     with whole_directory(out) as aside:

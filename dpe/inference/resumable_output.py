@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from dpe.differences import differing
 from dpe.errors import UserError
 from dpe.text.corpus import line_bytes
-from dpe.text.files import is_packed, whole_file, whole_packed_files
+from dpe.text.files import is_packed, remove_leftovers_of, whole_file, whole_packed_files
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,8 @@ class ResumableOutput:
             file.close()
             raise UserError(f"{self.path}: another process has just ended writing it; start again.")
         file.truncate(self.record.bytes)
+        remove_leftovers_of(self._place)
+        remove_leftovers_of(self._sidecar)
         return file
 
     def _is_partial(self, file: BinaryIO) -> bool:

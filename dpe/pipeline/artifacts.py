@@ -25,6 +25,7 @@ from dpe.machine import machine
 from dpe.text.files import file_hash, remove_leftovers, whole_text_file
 
 RECORD = "artifact.json"
+_COPY = "copy"  # in the place of a signature, while it is made
 _NOT_COPIED = ("cache", "cuts", "ctranslate2-*")  # made again from the rest
 Facts = Mapping[str, Any]
 
@@ -81,7 +82,8 @@ class Artifacts:
         if record is None or record["signature"] != stage.signature:
             if _is_whole(self._aside(stage.name, stage.signature)):
                 return State.DONE
-            return State.TO_DO if record is None else State.CHANGED
+            is_nothing = record is None or _has_made_nothing(self.directory(stage))
+            return State.TO_DO if is_nothing else State.CHANGED
         return State.DONE if _is_whole(self.directory(stage)) else State.BEGUN
 
     def what_changed(self, stage: Stage) -> str:
@@ -111,14 +113,17 @@ class Artifacts:
         directory = self.directory(stage)
         record = read_record(directory)
         if record is not None and record["signature"] != stage.signature:
-            directory.rename(self._aside(stage.name, record["signature"]))
+            if _has_made_nothing(directory):
+                shutil.rmtree(directory)
+            else:
+                directory.rename(self._aside(stage.name, record["signature"]))
         earlier = self._aside(stage.name, stage.signature)
         _refuse_what_no_run_made(directory)
         if earlier.exists() and read_record(directory) is None:
             directory.parent.mkdir(parents=True, exist_ok=True)
             earlier.rename(directory)
         if not directory.exists() and (shorter := self._shorter(stage)):
-            copy = self._aside(stage.name, "copy")
+            copy = self._aside(stage.name, _COPY)
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(shorter, copy, ignore=shutil.ignore_patterns(RECORD, *_NOT_COPIED))
             _write_record(copy, {**self._new_record(stage), "finished": False})
@@ -132,6 +137,8 @@ class Artifacts:
         found = []
         for directory in self.directory(stage).parent.glob(f"{self.directory(stage).name}.*"):
             record = read_record(directory)
+            if directory == self._aside(stage.name, _COPY):
+                continue  # a kill left it
             if record and record["needs"] == needs and stage.goes_on_from(record["settings"]):
                 found.append((record["facts"].get("steps", 0), directory))
         return max(found)[1] if found else None
@@ -192,6 +199,11 @@ def _is_whole(directory: Path) -> bool:
     if record is None or not record["finished"]:
         return False
     return all(_size(directory / file) == size for file, size in record["files"].items())
+
+
+def _has_made_nothing(directory: Path) -> bool:
+    """Whether a stage began and failed at once: there is its record and nothing else."""
+    return not _is_whole(directory) and {path.name for path in directory.iterdir()} == {RECORD}
 
 
 def _refuse_what_no_run_made(directory: Path) -> None:

@@ -8,7 +8,7 @@ from statistics import fmean
 from dpe.evaluation.tables import Table
 from dpe.pipeline.results import Metric, Results, SystemResult
 from dpe.pipeline.run_labels import labels
-from dpe.pipeline.verdicts import P_VALUES, SIGNIFICANT, verdict
+from dpe.pipeline.verdicts import P_VALUES, SIGNIFICANT, verdict, verdict_on_means
 
 _DROPOUT, _PLAIN = "bpe-dropout", "dpe-plain"
 METRIC_NAMES: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF2"}
@@ -81,9 +81,8 @@ def mean_score(system: SystemResult, metric: Metric, text: str) -> str:
 def _delta(run: Results, system: SystemResult, other: SystemResult, metric: Metric, text: str) -> str:
     """The difference of means, with a star where the very same seeds were tested and it is significant."""
     difference = system.mean(metric, text) - other.mean(metric, text)
-    found = verdict(run, system.name, other.name, METRIC_NAMES[metric]) if text == "test" else None
-    is_of_these = found is not None and found.seeds == len(system.seeds) == len(other.seeds)
-    return f"{difference:+.2f}{found.star if found and is_of_these else ''}"
+    found = verdict_on_means(run, system, other, METRIC_NAMES[metric]) if text == "test" else None
+    return f"{difference:+.2f}{found.star if found else ''}"
 
 
 def _average(

@@ -6,7 +6,7 @@ from dpe.evaluation.html_page import Html, html_table, missing
 from dpe.evaluation.tables import Table
 from dpe.pipeline.paper_table import METRIC_NAMES, baseline_of, mean_score, paper_tables
 from dpe.pipeline.results import Metric, Results, SystemResult
-from dpe.pipeline.verdicts import P_VALUES, SIGNIFICANT, verdict
+from dpe.pipeline.verdicts import P_VALUES, SIGNIFICANT, verdict_on_means
 
 
 def score_blocks(results: Results) -> list[Html]:
@@ -50,7 +50,7 @@ def _score_table(results: Results, metric: Metric) -> Table:
 
 def _difference(results: Results, system: SystemResult, other: SystemResult, metric: Metric) -> list[str]:
     """Difference on test, p, and from what."""
-    found = verdict(results, system.name, other.name, METRIC_NAMES[metric])
+    found = verdict_on_means(results, system, other, METRIC_NAMES[metric])
     delta = f"{system.mean(metric, 'test') - other.mean(metric, 'test'):+.2f}{found.star if found else ''}"
     return [delta, f"{found.p_value:.4f}" if found else "", other.title]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import fmean
 
-from dpe.pipeline.results import Results
+from dpe.pipeline.results import Results, SystemResult
 
 SIGNIFICANT = 0.05
 P_VALUES = (
@@ -26,6 +26,15 @@ class Verdict:
     @property
     def star(self) -> str:
         return "*" if self.p_value < SIGNIFICANT else ""
+
+
+def verdict_on_means(
+    results: Results, system: SystemResult, baseline: SystemResult, metric: str
+) -> Verdict | None:
+    """Of the difference between two means; None where other seeds were tested than are in the means."""
+    found = verdict(results, system.name, baseline.name, metric)
+    is_of_these = found is not None and found.seeds == len(system.seeds) == len(baseline.seeds)
+    return found if is_of_these else None
 
 
 def verdict(results: Results, system: str, baseline: str, metric: str) -> Verdict | None:

@@ -16,7 +16,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache as once
@@ -147,24 +147,47 @@ def file_hash(path: Path) -> str:
 
 @contextmanager
 def whole_directory(path: Path) -> Iterator[Path]:
-    """A directory to fill, renamed to `path` when the block ends well, and gone otherwise."""
+    """A directory to fill, renamed to `path` when the block ends well, and gone otherwise.
+
+    If another process was faster, its directory stays.
+    """
     aside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         aside.mkdir(parents=True)
         yield aside
-        if not path.exists() or not any(path.iterdir()):
-            aside.replace(path)
+        _rename_unless_filled(aside, path)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}.") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+def _rename_unless_filled(aside: Path, path: Path) -> None:
+    try:
+        aside.replace(path)  # a directory replaces an empty one only
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
 def remove_leftovers(directory: Path) -> None:
     """Remove what a kill left of `whole_file`s in a directory where nobody writes now."""
-    for path in directory.iterdir():
+    _remove_leftovers(directory.iterdir())
+
+
+def remove_leftovers_of(path: Path) -> None:
+    """Remove what a kill left of one `whole_file` that nobody writes now."""
+    _remove_leftovers(path.parent.glob(f"{escape(_aside_prefix(path))}*"))
+
+
+def _remove_leftovers(paths: Iterable[Path]) -> None:
+    for path in paths:
         if _LEFTOVER.fullmatch(path.name) and path.is_file():
-            path.unlink()
+            path.unlink(missing_ok=True)
+
+
+def _aside_prefix(path: Path) -> str:
+    return f".{path.name[:40]}."  # see _LEFTOVER
 
 
 def cached_file(path: Path, stamp: Stamp, cache: Path, kind: str) -> Path:
@@ -210,7 +233,7 @@ class _Output:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             path = path.resolve()  # through a link: its target is replaced, the link stays
             path.parent.mkdir(parents=True, exist_ok=True)
-            aside = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}")  # see _LEFTOVER
+            aside = path.with_name(_aside_prefix(path) + secrets.token_hex(6))
             return cls(aside.open("xb"), path, aside)
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror}.") from error

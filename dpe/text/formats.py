@@ -17,6 +17,7 @@ from dpe.text.vocabulary import Vocabulary
 
 FORMATS = get_args(PieceFormat)
 _JOINT = "@@"
+_JSON_LINES = ('{"pieces"', '{"cuts"')  # as `dpe segment --format jsonl` writes them
 
 
 def format_pieces(pieces: Iterable[str], format: str, vocabulary: Vocabulary) -> str:
@@ -50,6 +51,8 @@ def _from_pieces(text: str, vocabulary: Vocabulary) -> list[str]:
     demanded. What is refused, because joining it would lose its blanks, is text that no translator of this
     vocabulary writes: several tokens, none with a marker, and one that no cut could have made.
     """
+    if text.startswith(_JSON_LINES):
+        raise UserError(f"{text[:20]!r} is a line of --format jsonl; segment with --format pieces instead.")
     tokens = [token for token in text.split(" ") if token]
     special = _special_pieces(vocabulary)
     if vocabulary.marks_first_word and MARKER not in text and len(tokens) > 1:
@@ -104,6 +107,8 @@ def _from_joints(text: str, vocabulary: Vocabulary) -> list[str]:
     """
     if not text:
         return []
+    if MARKER in text:
+        raise UserError(f"{text[:20]!r} has a U+2581, as pieces have; is it --format pieces?")
     pieces: list[str] = []
     marker = MARKER if vocabulary.marks_first_word else ""
     for token in text.split(" "):
