@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.main import get_command
 
 from dpe.cli import app, run
@@ -107,6 +108,17 @@ def test_options_of_train_translator_reach_the_training(monkeypatch: pytest.Monk
     assert found["cuts"] == Path("shared")
     assert found["cutter"].has_source
     assert found["bleu"](["Hyvä ."], ["Hyvä."]) == pytest.approx(100)  # both are detokenised
+
+
+@pytest.mark.parametrize("kind", ["segmenter", "translator"])
+def test_a_training_computes_with_the_threads_asked_for(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    module = {"segmenter": segmenter_training, "translator": translator_training}[kind]
+    threads = torch.get_num_threads()
+    try:
+        trained_with(monkeypatch, module, f"train_{kind}", f"train-{kind} --threads {threads + 1}")
+        assert torch.get_num_threads() == threads + 1
+    finally:
+        torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(
