@@ -47,7 +47,10 @@ class OnTheFly:
         epoch: int,
         lines: Sequence[int] | None = None,
     ) -> list[TrainingPair]:
-        """The pairs of an epoch, in the order given; `lines` are their numbers, by default from 0."""
+        """The pairs of an epoch, in the order given; `lines` are their numbers, by default 0, 1, 2...
+
+        The first line of a file is 0, as for `dpe encode` and `dpe segment`.
+        """
         if isinstance(sources, str) or isinstance(targets, str):
             raise UserError("Sources and targets are lists of sentences; give a list for one sentence too.")
         numbers = range(len(targets)) if lines is None else lines
