@@ -94,8 +94,6 @@ def _check(question: Question, segmenter: Segmenter) -> None:
         if text is None:
             continue
         _refuse_long(side, text)
-        if "\n" in text or "\r" in text:
-            raise UserError(f"The {side} has a line break; give one line.")
         marked = segmenter.vocabulary.normalize(text)
         _refuse_long(f"normalised {side}", marked[1:])
         if not marked.strip(f"{MARKER} "):
