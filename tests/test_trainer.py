@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -194,6 +195,38 @@ def test_a_thread_can_train(tmp_path: Path) -> None:
 def test_a_loss_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="lower the learning rate"):
         train(tmp_path / "out", learning_rate=1e30, epochs=3)
+
+
+def test_a_score_that_is_no_number_ends_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(tmp_path / "out", epochs=1)
+    evaluate = SegmenterTask.evaluate
+    nan = {"score": math.nan, "dev_bits": math.nan}
+    monkeypatch.setattr(SegmenterTask, "evaluate", lambda *given: evaluate(*given) | nan)
+    sentence = rf"development text after step {2 * UPDATES} is no number; lower .* The best so far is in "
+    with pytest.raises(UserError, match=sentence):
+        train(tmp_path / "out", epochs=3)
+    assert evaluations(tmp_path / "out")[-1] == (2, 2 * UPDATES, None)
+    assert load_tensors(tmp_path / "out" / "last.safetensors")[1]["step"] == UPDATES
+
+
+@pytest.mark.parametrize(
+    ("stopping", "says"),
+    [
+        ({"steps": 2}, "to step 10: more than the 2 steps asked for"),
+        ({"epochs": 1}, "to step 10: more than the 1 epochs asked for"),
+        ({"epochs": 2}, "to step 10\n"),
+        ({"epochs": 2, "steps": 99}, "to step 10\n"),
+    ],
+)
+def test_a_training_says_what_is_there_and_where_the_model_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stopping: dict[str, int], says: str
+) -> None:
+    bits = train(tmp_path / "out", epochs=2).kept_score
+    train(tmp_path / "out", progress=Progress(), **stopping)
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'out'} is trained already, {says}" in said
+    model = tmp_path / "out" / "model.safetensors"
+    assert said.endswith(f"the best of 2 epochs is in {model} ({bits:.4g} bits a character)\n")
 
 
 def test_settings_can_be_corrected_until_something_is_saved(tmp_path: Path) -> None:
