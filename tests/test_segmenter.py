@@ -106,8 +106,11 @@ def assert_posterior(segmenter: Segmenter, source: str | None, target: str, cuts
     assert posterior.log_partition == pytest.approx(log_partition, abs=1e-4)
 
 
+one_line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=5)
+
+
 @settings(max_examples=30)
-@given(target=st.text(alphabet="abc x☃\u2581\t\u00a0", max_size=8), source=st.text(max_size=5))
+@given(target=st.text(alphabet="abc x☃\u2581\t\u00a0", max_size=8), source=one_line)
 def test_best_of_odd_sentences_is_brute_force(segmenter: Segmenter, target: str, source: str) -> None:
     cuts = brute_force(segmenter, source, target)
     best = segmenter.best(source, target)

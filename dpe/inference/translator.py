@@ -19,7 +19,7 @@ from dpe.inference.ctranslate2_export import LONGEST, export_model, token_names
 from dpe.machine import cores
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
-from dpe.text.corpus import Strings, checked_line, lines_of
+from dpe.text.corpus import Strings, lines_of
 from dpe.text.files import file_hash, temporary_cache
 from dpe.text.marked_words import MARKER
 from dpe.text.moses import Moses
@@ -159,7 +159,7 @@ class Translator:
 
     def _parts(self, line: str) -> list[list[str]]:
         """The names of a source's pieces: one list, several if it is very long, none if it is empty."""
-        pieces = self.vocabulary.encode(self._tokenize(checked_line(line)))
+        pieces = self.vocabulary.encode(self._tokenize(line))
         names = [self._names[number] for number in self.vocabulary.piece_ids(pieces)]
         parts = []
         while len(names) > LONGEST_PART:

@@ -32,12 +32,10 @@ class Pair(NamedTuple):
     target: str
 
 
-def checked_line(line: object) -> str:
-    """Refuse what is no line: what is no text, or not for SentencePiece, and what is several lines."""
+def checked_text(line: object) -> str:
+    """Refuse what is no text, and what Python takes for a string and SentencePiece does not."""
     if not isinstance(line, str):
         raise UserError(f"A line is text (str), not {type(line).__name__}: {str(line)[:60]}.")
-    if "\n" in line:
-        raise UserError(f"A line break is in {line[:60]!r}; give one line at a time.")
     try:
         line.encode()
     except UnicodeEncodeError as error:
@@ -45,13 +43,21 @@ def checked_line(line: object) -> str:
     return line
 
 
+def one_line(line: object) -> str:
+    """Refuse several lines as well; in a file there could be no such line."""
+    text = checked_text(line)
+    if "\n" in text:
+        raise UserError(f"A line break is in {text[:60]!r}; give one line at a time.")
+    return text
+
+
 def lines_of(text: str | Iterable[str], side: str) -> list[str]:
     """What a program hands over, one line or many, as a list; `side` is what a complaint calls it."""
     if isinstance(text, str):
-        return [text]
+        return [one_line(text)]
     if not isinstance(text, Iterable) or isinstance(text, bytes | Mapping | Set):
         raise UserError(f"The {side} is {str(text)[:60]}; give a string, or a list of strings.")
-    return list(text)
+    return list(map(one_line, text))
 
 
 def read_lines(path: Path | None) -> Iterator[str]:

@@ -20,7 +20,7 @@ import sentencepiece
 
 from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
-from dpe.text.corpus import checked_line
+from dpe.text.corpus import checked_text
 from dpe.text.files import whole_file
 from dpe.text.marked_words import MARKER
 from dpe.text.protected import ProtectedUnigram
@@ -148,7 +148,7 @@ class Vocabulary:
 
     def normalize(self, line: str) -> str:
         """The marked form of a line; its pieces joined are exactly this."""
-        marked: str = self._processor.normalize(checked_line(line))
+        marked: str = self._processor.normalize(checked_text(line))
         return marked
 
     @cached_property
@@ -159,14 +159,14 @@ class Vocabulary:
         """The model's own cut (BPE, or the best unigram one); neighbouring unknown characters are joined."""
         if self._protected_unigram:
             return self._protected_unigram.n_best(self.normalize(line), self.protected_spans, n=1)[0]
-        pieces: list[str] = self._processor.encode(checked_line(line), out_type=str)
+        pieces: list[str] = self._processor.encode(checked_text(line), out_type=str)
         return pieces
 
     def n_best_encode(self, line: str, *, n: int) -> list[list[str]]:
         """SentencePiece's n best cuts of a unigram model, in order."""
         if self._protected_unigram:
             return self._protected_unigram.n_best(self.normalize(line), self.protected_spans, n=n)
-        cuts: list[list[str]] = self._processor.nbest_encode(checked_line(line), nbest_size=n, out_type=str)
+        cuts: list[list[str]] = self._processor.nbest_encode(checked_text(line), nbest_size=n, out_type=str)
         return cuts
 
     def piece_ids(self, pieces: Iterable[str]) -> list[int]:
