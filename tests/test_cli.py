@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sentencepiece import SentencePieceProcessor
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from typer.main import get_command
 
 from dpe.cli import app
@@ -53,6 +53,21 @@ def test_the_listing_has_every_piece_by_its_id(vocab: Path) -> None:
     rows = [line.split("\t") for line in vocab.with_suffix(".vocab").read_text("utf-8").splitlines()]
     assert [piece for piece, _ in rows] == [processor.id_to_piece(i) for i in range(300)]
     assert [float(score) for _, score in rows] == pytest.approx([processor.get_score(i) for i in range(300)])
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_dictionary_of_the_pieces_knows_every_cut(vocab: Path, tmp_path: Path, own: bool) -> None:
+    text, model = vocab.parent / "train.fi", vocab
+    if own:  # with SentencePiece's own order of special pieces, of which there are three
+        SentencePieceTrainer.train(
+            input=str(text), model_prefix=str(tmp_path / "own"), vocab_size=200, model_type="bpe"
+        )
+        model = tmp_path / "own.model"
+    pieces = dpe("pieces", "--vocab", model).stdout.decode().split("\n")[:-1]
+    assert len(pieces) == len(set(pieces)) == (197 if own else 296)
+    assert not {"<pad>", "<unk>", "<s>", "</s>"} & set(pieces)
+    cuts = dpe("encode", "--vocab", model, "--method", "bpe-dropout", "--dropout", "0.5", text).stdout
+    assert set(cuts.decode().split()) <= set(pieces)
 
 
 def test_version() -> None:

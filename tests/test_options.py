@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.main import get_command
 
 from dpe.cli import app, run
@@ -109,6 +110,17 @@ def test_options_of_train_translator_reach_the_training(monkeypatch: pytest.Monk
     assert found["bleu"](["Hyvä ."], ["Hyvä."]) == pytest.approx(100)  # both are detokenised
 
 
+@pytest.mark.parametrize("kind", ["segmenter", "translator"])
+def test_a_training_computes_with_the_threads_asked_for(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    module = {"segmenter": segmenter_training, "translator": translator_training}[kind]
+    threads = torch.get_num_threads()
+    try:
+        trained_with(monkeypatch, module, f"train_{kind}", f"train-{kind} --threads {threads + 1}")
+        assert torch.get_num_threads() == threads + 1
+    finally:
+        torch.set_num_threads(threads)
+
+
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
@@ -156,6 +168,10 @@ SEGMENTER = "train-segmenter --vocab v --target b --dev-target d"
         (f"{CLEAN} --moses en fi --moses en de", "--moses may be given only once"),
         ("report run --out -", "--out takes the name of a file"),
         ("demo-corpus --out - --pairs 1", "--out takes a directory, not -"),
+        (f"{SEGMENTER} --no-source --out text", "text is a file; give a directory."),
+        (TRANSLATOR.replace("--out out", "--out text"), "text is a file; give a directory."),
+        ("run recipe.toml --out text", "text is a file; give a directory."),
+        ("export --translator t --out text", "text is a file; give a directory."),
         (f"{SEGMENTER} --no-source --out -", "--out takes a directory, not -"),
         ("evaluate --hypothesis text --reference text --out -", "--out takes a directory, not -"),
         ("vocab --source - --target - --out model", "Standard input (-) can be read once only"),

@@ -119,8 +119,11 @@ def assert_posterior(segmenter: Segmenter, source: str | None, target: str, cuts
     assert posterior.log_partition == pytest.approx(log_partition, abs=1e-4)
 
 
+one_line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=5)
+
+
 @settings(max_examples=30)
-@given(target=st.text(alphabet="abc x☃\u2581\t\u00a0", max_size=8), source=st.text(max_size=5))
+@given(target=st.text(alphabet="abc x☃\u2581\t\u00a0", max_size=8), source=one_line)
 def test_best_of_odd_sentences_is_brute_force(segmenter: Segmenter, target: str, source: str) -> None:
     cuts = brute_force(segmenter, source, target)
     best = segmenter.best(source, target)
@@ -248,6 +251,14 @@ def test_a_segmentation_describes_itself(segmenter: Segmenter) -> None:
         (lambda s, lm: s.best(["a"], ["a", "b"]), "1 sources but 2 targets"),
         (lambda s, lm: s.best("a", ["a"]), "two of a kind"),
         (lambda s, lm: s.best(["a"], "a"), "two of a kind"),
+        (lambda s, lm: s.best("a", None), "The target is None; give a string, or a list of strings"),
+        (lambda s, lm: s.score("a", 5), "The target is 5; give a string"),
+        (lambda s, lm: s.score(5, "a"), "The source is 5; give a string"),
+        (lambda s, lm: s.best(["a"], {"a"}), "The target is {'a'}; give a string"),
+        (lambda s, lm: s.best("a", "one\ntwo"), "A line break is in 'one.*two'; give one line at a time"),
+        (lambda s, lm: s.best("one\ntwo", "a"), "A line break is in"),
+        (lambda s, lm: OnTheFly(s).pairs(["a"], None, epoch=0), "The target is None"),
+        (lambda s, lm: OnTheFly(s).pairs(["a"], ["a\n"], epoch=0), "A line break is in"),
         (lambda s, lm: s.n_best("a", "a", n=0), "n is 0"),
         (lambda s, lm: s.sample("a", "a", temperature=0.0), "temperature"),
         (lambda s, lm: OnTheFly(s, dropout=1.5), "dropout is 1.5"),
@@ -263,6 +274,13 @@ def test_mistakes_are_sentences(
 ) -> None:
     with pytest.raises(UserError, match=says):
         ask(segmenter, language_model)  # type: ignore[operator]
+
+
+def test_strings_may_come_one_by_one(segmenter: Segmenter) -> None:
+    sources, targets = ["a", "b"], ["ab", "ba"]
+    assert segmenter.best(iter(sources), iter(targets)) == segmenter.best(sources, targets)
+    pairs = OnTheFly(segmenter).pairs(iter(sources), iter(targets), epoch=0, lines=iter([0, 1]))
+    assert pairs == OnTheFly(segmenter).pairs(sources, targets, epoch=0)
 
 
 def test_another_vocabulary_in_the_directory_is_refused(vocabulary: Vocabulary, tmp_path: Path) -> None:

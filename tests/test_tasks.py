@@ -6,7 +6,9 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+import torch
 
+from dpe.model.batching import MixedCollator
 from dpe.model.cross_entropy import smoothed_cross_entropy_reference
 from dpe.model.mixed import MixedTransformer
 from dpe.model.translation import TranslationTransformer
@@ -85,6 +87,22 @@ def test_a_segmenter_learns_from_draws_of_every_epoch(corpus: Path, vocabulary: 
         for example in chain.from_iterable(task.batches(epoch)):
             cut = dropout.cut(TRAIN[example.line][0], Draw(4, epoch, example.line))
             assert example.source == [*vocabulary.piece_ids(cut), vocabulary.eos_id]
+
+
+def test_a_segmenter_does_not_see_one_character_in_a_thousand(corpus: Path, vocabulary: Vocabulary) -> None:
+    data = SegmenterData(
+        vocabulary=vocabulary,
+        train=open_corpus(corpus, "train"),
+        dev=open_corpus(corpus, "dev"),
+        cut_source=Bpe(vocabulary),
+    )
+    task = SegmenterTask(MixedTransformer.of(SMALLEST, vocabulary, source=True), data, batch=9_000, seed=4)
+    hiding, hidden = MixedCollator(vocabulary, unknown_rate=0.001, seed=4), 0
+    for examples in task.batches(2):
+        characters = task.collate(examples, 2).characters
+        assert torch.equal(characters, hiding.collate(examples, epoch=2).characters)
+        hidden += int((characters == hiding.characters.unknown).sum())
+    assert hidden > 0
 
 
 def test_lines_are_as_long_as_the_model_reads_them(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +17,22 @@ import pytest
 import torch
 
 from dpe.errors import UserError
+from dpe.model.mixed import MixedTransformer
 from dpe.progress import Progress
+from dpe.text.corpus import write_lines
+from dpe.text.segmenters import OwnCut
+from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import load_tensors
 from dpe.training.curve import read_curve
 from dpe.training.kept_weights import KeptWeights
 from dpe.training.position import Position
 from dpe.training.processes import Processes
-from dpe.training.segmenter_task import SegmenterTask
+from dpe.training.segmenter_task import SegmenterData, SegmenterTask
+from dpe.training.session import Session, Stopping
 from dpe.training.settings import TrainingSettings
 from dpe.training.trainer import Trainer
-from tests.segmenters import TARGETS, UPDATES, train
+from tests.segmenters import SMALLEST, TARGETS, UPDATES, train
 
 
 def evaluations(out: Path) -> list[tuple[int, int, float]]:
@@ -196,6 +204,38 @@ def test_a_loss_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
         train(tmp_path / "out", learning_rate=1e30, epochs=3)
 
 
+def test_a_score_that_is_no_number_ends_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(tmp_path / "out", epochs=1)
+    evaluate = SegmenterTask.evaluate
+    nan = {"score": math.nan, "dev_bits": math.nan}
+    monkeypatch.setattr(SegmenterTask, "evaluate", lambda *given: evaluate(*given) | nan)
+    sentence = rf"development text after step {2 * UPDATES} is no number; lower .* The best so far is in "
+    with pytest.raises(UserError, match=sentence):
+        train(tmp_path / "out", epochs=3)
+    assert evaluations(tmp_path / "out")[-1] == (2, 2 * UPDATES, None)
+    assert load_tensors(tmp_path / "out" / "last.safetensors")[1]["step"] == UPDATES
+
+
+@pytest.mark.parametrize(
+    ("stopping", "says"),
+    [
+        ({"steps": 2}, "to step 10: more than the 2 steps asked for"),
+        ({"epochs": 1}, "to step 10: more than the 1 epochs asked for"),
+        ({"epochs": 2}, "to step 10\n"),
+        ({"epochs": 2, "steps": 99}, "to step 10\n"),
+    ],
+)
+def test_a_training_says_what_is_there_and_where_the_model_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stopping: dict[str, int], says: str
+) -> None:
+    bits = train(tmp_path / "out", epochs=2).kept_score
+    train(tmp_path / "out", progress=Progress(), **stopping)
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'out'} is trained already, {says}" in said
+    model = tmp_path / "out" / "model.safetensors"
+    assert said.endswith(f"the best of 2 epochs is in {model} ({bits:.4g} bits a character)\n")
+
+
 def test_settings_can_be_corrected_until_something_is_saved(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="lower the learning rate"):
         train(tmp_path / "out", learning_rate=1e30, epochs=1)
@@ -263,6 +303,44 @@ def test_the_rate_rises_and_falls_and_gradients_are_clipped(
     monkeypatch.setattr(torch.optim.Adam, "step", recorded)
     train(tmp_path / "out", steps=9)
     assert rates == pytest.approx([1e-3 * min(n / 4, (4 / n) ** 0.5) for n in range(1, 10)])
+
+
+def make_trainer(out: Path, *, dropout: float) -> Trainer:
+    """A trainer at its start, whose gradients are not clipped."""
+    write_lines(out / "text", TARGETS)
+    text = ParallelText.open(None, out / "text")
+    vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
+    data = SegmenterData(vocabulary=vocabulary, train=text, dev=text, cut_source=OwnCut(vocabulary))
+    torch.manual_seed(1)
+    model = MixedTransformer.of(replace(SMALLEST, dropout=dropout), vocabulary, source=False)
+    settings = TrainingSettings(learning_rate=1e-3, warmup=4, clip=1e9)
+    task = SegmenterTask(model, data, batch=160, seed=1)
+    return Trainer(task, settings, out, Session(stopping=Stopping(steps=1)))
+
+
+def test_the_step_is_along_the_gradient_of_the_mean_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer(tmp_path, dropout=0.0)
+    task, parameters = trainer.task, list(trainer.model.parameters())
+    batches = [task.collate(examples, 0) for examples in islice(task.batches(0), 2)]
+    losses = [task.loss(batch) for batch in batches]
+    mean = (losses[0][0] + losses[1][0]) / (losses[0][2] + losses[1][2])
+    wanted = torch.autograd.grad(mean, parameters)
+    steps: list[list[torch.Tensor]] = []
+    monkeypatch.setattr(trainer.optimizer, "step", lambda: steps.append([p.grad for p in parameters]))
+    trainer._update(batches)
+    torch.testing.assert_close(steps, [list(wanted)])
+
+
+def test_dropout_is_another_one_in_every_epoch(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, dropout=0.5)
+    batch = trainer.task.collate(next(trainer.task.batches(0)), 0)
+    nats = []
+    for epoch in (0, 1, 0):
+        trainer.position.epoch = epoch
+        nats.append(trainer._backward(batch, 0)[0])
+    assert nats[0] == nats[2] != nats[1]
 
 
 def test_another_text_is_refused(tmp_path: Path) -> None:

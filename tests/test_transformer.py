@@ -221,6 +221,19 @@ def test_dropout_acts_in_training_only_and_follows_the_seed() -> None:
     assert torch.equal(run(1), run(2))
 
 
+@pytest.mark.parametrize("decoder", [False, True])
+def test_the_embedded_input_is_dropped_too(decoder: bool) -> None:
+    settings = make_settings("post", dropout=0.25)
+    stack = Decoder(settings, cross_attention=False) if decoder else Encoder(settings)
+    stack.layers = nn.ModuleList()  # what is left is the input
+    x = normal(9, 50, 16)
+    dropped = stack(x) if decoder else stack(x, None)
+    whole = 4.0 * x + stack.positions(0, 50)
+    kept = dropped != 0
+    assert kept.float().mean().item() == pytest.approx(0.75, abs=0.03)
+    torch.testing.assert_close(dropped, torch.where(kept, whole / 0.75, 0.0))
+
+
 def test_embedding_pads_with_zero() -> None:
     table = embedding(300, 64, pad_id=5)
     assert (table.weight[5] == 0).all()

@@ -159,6 +159,14 @@ def test_what_is_no_text_is_refused(translator: Translator, line: Any) -> None:
         translator.translate([line])
 
 
+def test_only_one_line_is_translated_at_a_time(translator: Translator) -> None:
+    with pytest.raises(UserError, match="A line break is in"):
+        translator.translate("a dog.\na cat.")
+    with pytest.raises(UserError, match="The source is None; give a string"):
+        translator.n_best(None)  # type: ignore[call-overload]
+    assert translator.translate(iter(SOURCES[:2])) == translator.translate(SOURCES[:2])
+
+
 def test_the_n_best_are_in_order_and_begin_with_the_translation(translator: Translator) -> None:
     assert translator.n_best(SOURCES[:2], n=2) == [translator.n_best(line, n=2) for line in SOURCES[:2]]
     found = translator.n_best(SOURCES[0], n=4)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from typer.core import TyperCommand, TyperOption
 
+from dpe.errors import UserError
 from dpe.progress import QUIET, VERBOSE, Progress
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Command(TyperCommand):
         rest = super().parse_args(ctx, args)
         self._refuse_repeated(ctx, given)
         self._refuse_stream_as_directory(ctx)
+        self._refuse_file_as_directory(ctx)
         quiet, verbose = (ctx.params.pop(name, False) for name in _OF_ALL)
         if quiet or verbose:
             ctx.obj = Progress(QUIET if quiet else VERBOSE)
@@ -44,3 +46,10 @@ class Command(TyperCommand):
         for option in self.params:
             if option.metavar == "DIR" and str(ctx.params.get(option.name or "")) == "-":
                 ctx.fail(f"{option.opts[0]} takes a directory, not -")
+
+    def _refuse_file_as_directory(self, ctx: Context) -> None:
+        """Before anything is made in it; directories that are read have complaints of their own."""
+        for option in self.params:
+            out = ctx.params.get("out") if option.name == "out" and option.metavar == "DIR" else None
+            if out is not None and out.exists() and not out.is_dir():
+                raise UserError(f"{out} is a file; give a directory.")

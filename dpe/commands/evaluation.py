@@ -90,7 +90,7 @@ def evaluate(
     hypothesis: Annotated[
         list[Path], typer.Option(metavar="FILE", help="A translation; repeat it for several seeds.")
     ],
-    reference: Annotated[Path, typer.Option(metavar="FILE", help="The reference translation.")],
+    reference: Annotated[Path, typer.Option(metavar="FILE", help="The reference translation; one only.")],
     baseline: Annotated[
         list[Path],
         typer.Option(metavar="FILE", help="Test each hypothesis against this translation; may be repeated."),

@@ -55,6 +55,7 @@ Warmup = Annotated[int | None, typer.Option(min=0, help="Updates of rising rate.
 Dropout = Annotated[
     float | None, typer.Option(min=0.0, max=1.0, help="Of the network. [default: the preset's]")
 ]
+Threads = Annotated[int | None, typer.Option(min=1, max=1000, help="CPU threads. [default: all cores]")]
 Bf16 = Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 on a GPU.")]
 SaveMinutes = Annotated[
     float, typer.Option(min=0.0, help="Save at least this often, beside every epoch's end.")

@@ -50,10 +50,11 @@ def run(
     from dpe.evaluation.tables import print_tables
     from dpe.pipeline.artifacts import Artifacts
     from dpe.pipeline.experiment import Experiment
-    from dpe.pipeline.models import Compute, use_threads
+    from dpe.pipeline.models import Compute
     from dpe.pipeline.run import Part, plan, run_experiment
     from dpe.pipeline.scheduling import describe
     from dpe.recipe.reading import read_recipe
+    from dpe.training.processes import use_threads
 
     progress: Progress = context.obj
     read = read_recipe(recipe, set_)

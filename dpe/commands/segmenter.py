@@ -20,6 +20,7 @@ from dpe.commands.options import (
     SaveMinutes,
     Seed,
     Steps,
+    Threads,
     TrainTarget,
     VocabularyFile,
     Warmup,
@@ -64,6 +65,7 @@ def train_segmenter(
     max_characters: Annotated[int, typer.Option(min=1, help="Leave longer lines out of training.")] = 1000,
     seed: Seed = 1,
     device: Device = "auto",
+    threads: Threads = None,
     bf16: Bf16 = False,
     save_minutes: SaveMinutes = 5.0,
     average: Average = 1,
@@ -106,7 +108,9 @@ def train_segmenter(
         max_characters=max_characters,
     )
     stopping = chosen.stopping(epochs=epochs, steps=steps, patience=patience, average=average)
-    with training_session(context, out, stopping, device=device, save_minutes=save_minutes) as session:
+    with training_session(
+        context, out, stopping, device=device, threads=threads, save_minutes=save_minutes
+    ) as session:
         train(
             out,
             Vocabulary.load(vocab),

@@ -1,4 +1,4 @@
-"""Commands of the text layer: clean, vocab, encode, decode, demo-corpus."""
+"""Commands of the text layer: demo-corpus, clean, vocab, pieces, encode, decode."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
     app.command("demo-corpus")(demo_corpus)
     app.command("clean")(clean)
     app.command("vocab")(vocab)
+    app.command("pieces")(pieces)
     app.command("encode")(encode)
     app.command("decode")(decode)
 
@@ -135,6 +136,20 @@ def vocab(
     if listing:
         write_lines(listing, learned.listing())
     progress.say(f"{out}: {len(learned):,} pieces, {len(learned.characters):,} characters")
+
+
+def pieces(*, vocab: VocabularyFile, out: OutFile = None) -> None:
+    """List the pieces that text is cut into, one a line: what the dictionary of another toolkit must hold.
+
+    Special pieces (padding, unknown, begin, end) are left out; toolkits have their own.
+
+    Example: `dpe pieces --vocab vocab.model > pieces.txt`
+    """
+    from dpe.text.corpus import write_lines
+    from dpe.text.vocabulary import Vocabulary
+
+    refuse_overwriting(out, vocab)
+    write_lines(out, Vocabulary.load(vocab).ids)
 
 
 def encode(

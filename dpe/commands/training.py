@@ -17,14 +17,21 @@ if TYPE_CHECKING:
 
 @contextmanager
 def training_session(
-    context: typer.Context, out: Path, stopping: Stopping, *, device: str, save_minutes: float
+    context: typer.Context,
+    out: Path,
+    stopping: Stopping,
+    *,
+    device: str,
+    threads: int | None,
+    save_minutes: float,
 ) -> Iterator[Session]:
     """Join the other processes, of which the first talks; leave them with a picture of the curve."""
     from dpe.evaluation.plots import draw_training_curve
     from dpe.training.curve import CURVE, PICTURE, read_curve
-    from dpe.training.processes import join_processes, leave_processes
+    from dpe.training.processes import join_processes, leave_processes, use_threads
     from dpe.training.session import Session
 
+    use_threads(threads)
     processes = join_processes(device)
     yield Session(
         stopping=stopping,

@@ -26,6 +26,7 @@ from dpe.commands.options import (
     SaveMinutes,
     Seed,
     Steps,
+    Threads,
     TrainTarget,
     VocabularyFile,
     Warmup,
@@ -122,6 +123,7 @@ def train_translator(
     ] = 256,
     seed: Seed = 1,
     device: Device = "auto",
+    threads: Threads = None,
     bf16: Bf16 = False,
     save_minutes: SaveMinutes = 5.0,
     average: Average = 1,
@@ -176,7 +178,9 @@ def train_translator(
         bleu_tokenize=None if bleu_tokenize == "13a" else bleu_tokenize,
     )
     stopping = chosen.stopping(epochs=epochs, steps=steps, patience=patience, average=average)
-    with training_session(context, out, stopping, device=device, save_minutes=save_minutes) as session:
+    with training_session(
+        context, out, stopping, device=device, threads=threads, save_minutes=save_minutes
+    ) as session:
         cutter = segmenter and SegmenterCutter(
             segmenter,
             source=source,

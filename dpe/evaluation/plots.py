@@ -36,7 +36,7 @@ def draw_training_curve(records: Sequence[Mapping[str, Any]], picture: Path) -> 
     """Bits per character (or token) against the step, in training and on the development text."""
     figure, axes = _new_figure(xlabel="step", ylabel="bits")
     for key, colour, marker in (("train_bits", BLUE, "."), ("dev_bits", ORANGE, "o")):
-        points = [(record["step"], record[key]) for record in records if key in record]
+        points = [(record["step"], record[key]) for record in records if record.get(key) is not None]
         if points:
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=key.replace("_", ", "))
     axes.legend()

@@ -24,7 +24,7 @@ from dpe.inference.lattice_edges import WordEdges, sentence_edges
 from dpe.inference.scored_batch import ScoredBatch
 from dpe.inference.segmentation import Posterior, posterior_probability
 from dpe.inference.segmenter import Segmenter
-from dpe.text.corpus import Pair
+from dpe.text.corpus import Pair, one_line
 from dpe.text.draws import Draw
 from dpe.text.marked_words import MARKER, pieces_by_word, split_words
 from dpe.text.segmenters import source_segmenter
@@ -94,9 +94,7 @@ def _check(question: Question, segmenter: Segmenter) -> None:
         if text is None:
             continue
         _refuse_long(side, text)
-        if "\n" in text or "\r" in text:
-            raise UserError(f"The {side} has a line break; give one line.")
-        marked = segmenter.vocabulary.normalize(text)
+        marked = segmenter.vocabulary.normalize(one_line(text))
         _refuse_long(f"normalised {side}", marked[1:])
         if not marked.strip(f"{MARKER} "):
             raise UserError(f"The {side} is empty; type a sentence.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from dpe.errors import UserError
 from dpe.inference.scored_batch import Cut, Drawing, ScoredBatch
 from dpe.inference.segmenter import Segmenter
 from dpe.segmentation.temperature import check_temperature
+from dpe.text.corpus import Strings, lines_of
 from dpe.text.draws import Draw
 from dpe.text.segmenters import source_segmenter
 
@@ -41,16 +42,20 @@ class OnTheFly:
 
     def pairs(
         self,
-        sources: Sequence[str],
-        targets: Sequence[str],
+        sources: Strings,
+        targets: Strings,
         *,
         epoch: int,
-        lines: Sequence[int] | None = None,
+        lines: Iterable[int] | None = None,
     ) -> list[TrainingPair]:
-        """The pairs of an epoch, in the order given; `lines` are their numbers, by default from 0."""
+        """The pairs of an epoch, in the order given; `lines` are their numbers, by default 0, 1, 2...
+
+        The first line of a file is 0, as for `dpe encode` and `dpe segment`.
+        """
         if isinstance(sources, str) or isinstance(targets, str):
             raise UserError("Sources and targets are lists of sentences; give a list for one sentence too.")
-        numbers = range(len(targets)) if lines is None else lines
+        sources, targets = lines_of(sources, "source"), lines_of(targets, "target")
+        numbers = list(range(len(targets)) if lines is None else lines)
         if not len(sources) == len(targets) == len(numbers):
             raise UserError(
                 f"There are {len(sources)} sources, {len(targets)} targets and {len(numbers)} line numbers; "

@@ -17,7 +17,7 @@ from dpe.model.batch_order import batches_by_length
 from dpe.model.batching import MixedCollator, MixedExample, mixed_example
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
-from dpe.text.corpus import Strings
+from dpe.text.corpus import Strings, lines_of
 from dpe.text.files import file_hash
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, VOCABULARY, load_vocabulary, load_weights, read_settings
@@ -188,33 +188,32 @@ class Segmenter:
         first_line: int = 0,
     ) -> Any:
         """The answer about a pair, or the answers about two lists."""
-        if isinstance(target, str):
-            if source is not None and not isinstance(source, str):
-                raise UserError("The target is one string but the source is a list; give two of a kind.")
-            return self._ask(
-                [source] if source is not None else None, [target], answer, first_line=first_line
-            )[0]
-        sources = self._checked_sources(source, target)
+        single, targets = isinstance(target, str), lines_of(target, "target")
+        sources = self._checked_sources(source, count=len(targets), single=single)
         examples = (
             self.example(line, self.vocabulary.encode(left) if self.has_source else None, right)
-            for line, (left, right) in enumerate(zip(sources, target, strict=True), start=first_line)
+            for line, (left, right) in enumerate(zip(sources, targets, strict=True), start=first_line)
         )
-        return self.answers(examples, answer)
+        found = self.answers(examples, answer)
+        return found[0] if single else found
 
-    def _checked_sources(self, source: str | Strings | None, targets: Strings) -> Strings:
+    def _checked_sources(self, source: str | Strings | None, *, count: int, single: bool) -> list[str]:
+        """A source for each of `count` targets, which were one string if `single`."""
         self.refuse_wrong_source(given=source is not None)
         if source is None:
-            return [""] * len(targets)  # which nobody reads
-        if isinstance(source, str):
-            raise UserError("The target is a list but the source is one string; give two of a kind.")
-        if len(source) != len(targets):
-            raise UserError(f"There are {len(source)} sources but {len(targets)} targets; give pairs.")
-        return source
+            return [""] * count  # which nobody reads
+        sources = lines_of(source, "source")
+        if isinstance(source, str) != single:
+            target_is, source_is = ("one string", "a list") if single else ("a list", "one string")
+            raise UserError(f"The target is {target_is} but the source is {source_is}; give two of a kind.")
+        if len(sources) != count:
+            raise UserError(f"There are {len(sources)} sources but {count} targets; give pairs.")
+        return sources
 
     def refuse_wrong_source(self, *, given: bool) -> None:
         """A source must be given if, and only if, the segmenter was trained with one."""
         if given and not self.has_source:
-            raise UserError("This segmenter was trained without a source; give None in its place.")
+            raise UserError("This segmenter was trained without a source; give no source (in Python None).")
         if self.has_source and not given:
             raise UserError("This segmenter was trained with a source; give the source of every target.")
 

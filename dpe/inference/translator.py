@@ -19,7 +19,7 @@ from dpe.inference.ctranslate2_export import LONGEST, export_model, token_names
 from dpe.machine import cores
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
-from dpe.text.corpus import Strings
+from dpe.text.corpus import Strings, lines_of
 from dpe.text.files import file_hash, temporary_cache
 from dpe.text.marked_words import MARKER
 from dpe.text.moses import Moses
@@ -120,8 +120,7 @@ class Translator:
     ) -> str | list[str]:
         """The best translation of a line, or of each line of a list in its order."""
         search = Search(beam=beam, length_penalty=length_penalty, batch_tokens=batch_tokens)
-        lines = [source] if isinstance(source, str) else source
-        best = [found[0].text for found in self.stream(lines, search)]
+        best = [found[0].text for found in self.stream(lines_of(source, "source"), search)]
         return best[0] if isinstance(source, str) else best
 
     @overload
@@ -137,7 +136,7 @@ class Translator:
     ) -> list[Translation] | list[list[Translation]]:
         """The n best translations that a beam (of n, unless given) finds: of a line, or of each of a list."""
         search = Search(beam=beam or max(n, 1), length_penalty=length_penalty, n_best=n)
-        found = list(self.stream([source] if isinstance(source, str) else source, search))
+        found = list(self.stream(lines_of(source, "source"), search))
         return found[0] if isinstance(source, str) else found
 
     def stream(self, lines: Iterable[str], search: Search) -> Iterator[list[Translation]]:

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from dpe.evaluation.plots import draw_training_curve
 from dpe.evaluation.scores import dev_bleu
 from dpe.inference.corpus_cutter import SegmenterCutter
@@ -42,12 +40,6 @@ class Compute:
     def session(self, stopping: Stopping, progress: Progress) -> Session:
         processes = Processes(device=choose_device(self.device))
         return Session(stopping=stopping, processes=processes, progress=progress)
-
-
-def use_threads(threads: int | None) -> None:
-    """Compute with so many threads in this process; None leaves it to torch."""
-    if threads is not None:
-        torch.set_num_threads(threads)
 
 
 def segmenter_settings(fields: SegmenterFields, *, source: bool) -> SegmenterSettings:

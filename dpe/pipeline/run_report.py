@@ -259,7 +259,7 @@ class RunReport:
 def _curve(
     records: Sequence[Mapping[str, Any]], key: str, name: str, group: int, *, rough: bool = False
 ) -> list[TrainingCurve]:
-    points = [(record["step"], record[key]) for record in records if key in record]
+    points = [(record["step"], record[key]) for record in records if record.get(key) is not None]
     return [TrainingCurve(name, points, group, rough)] if points else []
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from dpe.text.files import (
     whole_packed_files,
 )
 
-Strings = list[str] | tuple[str, ...]  # lines in memory
+Strings = list[str] | tuple[str, ...] | Iterator[str]  # lines in memory; a string itself is not one of them
 
 
 class Pair(NamedTuple):
@@ -30,6 +30,34 @@ class Pair(NamedTuple):
 
     source: str | None
     target: str
+
+
+def checked_text(line: object) -> str:
+    """Refuse what is no text, and what Python takes for a string and SentencePiece does not."""
+    if not isinstance(line, str):
+        raise UserError(f"A line is text (str), not {type(line).__name__}: {str(line)[:60]}.")
+    try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{line[:60]!r} has half of a surrogate pair, which is no text; mend it.") from error
+    return line
+
+
+def one_line(line: object) -> str:
+    """Refuse several lines as well; in a file there could be no such line."""
+    text = checked_text(line)
+    if "\n" in text:
+        raise UserError(f"A line break is in {text[:60]!r}; give one line at a time.")
+    return text
+
+
+def lines_of(text: str | Iterable[str], side: str) -> list[str]:
+    """What a program hands over, one line or many, as a list; `side` is what a complaint calls it."""
+    if isinstance(text, str):
+        return [one_line(text)]
+    if not isinstance(text, Iterable) or isinstance(text, bytes | Mapping | Set):
+        raise UserError(f"The {side} is {str(text)[:60]}; give a string, or a list of strings.")
+    return list(map(one_line, text))
 
 
 def read_lines(path: Path | None) -> Iterator[str]:

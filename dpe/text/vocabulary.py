@@ -20,6 +20,7 @@ import sentencepiece
 
 from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
+from dpe.text.corpus import checked_text
 from dpe.text.files import whole_file
 from dpe.text.marked_words import MARKER
 from dpe.text.protected import ProtectedUnigram
@@ -147,7 +148,7 @@ class Vocabulary:
 
     def normalize(self, line: str) -> str:
         """The marked form of a line; its pieces joined are exactly this."""
-        marked: str = self._processor.normalize(_checked(line))
+        marked: str = self._processor.normalize(checked_text(line))
         return marked
 
     @cached_property
@@ -158,14 +159,14 @@ class Vocabulary:
         """The model's own cut (BPE, or the best unigram one); neighbouring unknown characters are joined."""
         if self._protected_unigram:
             return self._protected_unigram.n_best(self.normalize(line), self.protected_spans, n=1)[0]
-        pieces: list[str] = self._processor.encode(_checked(line), out_type=str)
+        pieces: list[str] = self._processor.encode(checked_text(line), out_type=str)
         return pieces
 
     def n_best_encode(self, line: str, *, n: int) -> list[list[str]]:
         """SentencePiece's n best cuts of a unigram model, in order."""
         if self._protected_unigram:
             return self._protected_unigram.n_best(self.normalize(line), self.protected_spans, n=n)
-        cuts: list[list[str]] = self._processor.nbest_encode(_checked(line), nbest_size=n, out_type=str)
+        cuts: list[list[str]] = self._processor.nbest_encode(checked_text(line), nbest_size=n, out_type=str)
         return cuts
 
     def piece_ids(self, pieces: Iterable[str]) -> list[int]:
@@ -191,17 +192,6 @@ class Vocabulary:
     def decode_ids(self, ids: Iterable[int]) -> str:
         """Plain text of ids, as `pieces_of_ids` writes them."""
         return self.decode(self.pieces_of_ids(ids))
-
-
-def _checked(line: str) -> str:
-    """Refuse what is no text, and what Python takes for a string and SentencePiece does not."""
-    if not isinstance(line, str):
-        raise UserError(f"A line is text (str), not {type(line).__name__}: {str(line)[:60]}.")
-    try:
-        line.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(f"{line[:60]!r} has half of a surrogate pair, which is no text; mend it.") from error
-    return line
 
 
 def learn_vocabulary(lines: Iterable[str], settings: VocabularySettings) -> Vocabulary:

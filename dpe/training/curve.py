@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,13 +37,19 @@ class Curve:
         if active:
             kept = read_curve(self._path)[:records]
             with whole_text_file(self._path) as file:
-                file.writelines(json.dumps(record) + "\n" for record in kept)
+                file.writelines(map(_line, kept))
 
     def add(self, record: Mapping[str, Any]) -> None:
         self.records += 1
         if self._active:
             try:
                 with self._path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(record) + "\n")
+                    file.write(_line(record))
             except OSError as error:
                 raise UserError(f"{self._path}: cannot be written: {error.strerror}.") from error
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    """JSON has no word for what is no number; null stands for it."""
+    numbers = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
+    return json.dumps(numbers, allow_nan=False) + "\n"

@@ -120,6 +120,9 @@ class SegmenterTask:
             "dev_unknown_characters": total.unknown,
         }
 
+    def shown(self, score: float, dev_bits: float) -> str:
+        return f"{dev_bits:.4g} bits a character"
+
     def _dev_batches(self) -> Iterator[list[MixedExample]]:
         examples = map(self._load_dev, self._dev_lines)
         return batches_by_length(examples, lambda one: one.size, budget=(self._batch, self._batch))

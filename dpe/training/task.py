@@ -43,7 +43,10 @@ class Task(Protocol):
         """The sum to minimise (nats), the sum to report (nats), and over how many units they go."""
 
     def evaluate(self, processes: Processes) -> dict[str, float]:
-        """Scores on the development text; among them `score`, of which lower is better."""
+        """Scores on the development text; among them `score`, of which lower is better, and `dev_bits`."""
+
+    def shown(self, score: float, dev_bits: float) -> str:
+        """These two for the user."""
 
 
 def own_batches(

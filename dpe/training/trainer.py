@@ -74,8 +74,7 @@ class Trainer:
         if self.kept.is_lost:
             raise UserError(f"{self.directory} has lost its {MODEL}; remove it to train anew.")
         if self.position.step:
-            state = "is trained already, to" if self._finished() else "goes on from"
-            self.progress.say(f"{self.directory} {state} step {self.position.step:,}")
+            self.log.started(finished=self._finished())
         if self.processes.device.type == "cpu":
             keep_freed_memory()
             if self.settings.bf16:
@@ -91,6 +90,7 @@ class Trainer:
                     raise KeyboardInterrupt
         if self.stopping.average > 1 and self.position.averaged_at != self.position.step:
             self._average()
+        self.log.ended()
         return self.position
 
     def _go_on(self) -> None:
@@ -162,10 +162,7 @@ class Trainer:
                 sums += torch.tensor(self._backward(batch, index), dtype=torch.float64)
         nats, units, examples = self.processes.sum_scalars(sums.tolist())
         if not math.isfinite(nats):
-            raise UserError(
-                f"The loss of step {position.step + 1} is no number; lower the learning rate and train "
-                f"into another directory. {self._saved()}"
-            )
+            raise self._no_number(f"The loss of step {position.step + 1}")
         self._step(units)
         position.nats += nats
         position.units += units
@@ -173,9 +170,12 @@ class Trainer:
         position.updates += 1
         position.step += 1
 
-    def _saved(self) -> str:
+    def _no_number(self, what: str) -> UserError:
         kept = self.directory / MODEL
-        return f"The best so far is in {kept}." if kept.exists() else "Nothing was saved before."
+        saved = f"The best so far is in {kept}." if kept.exists() else "Nothing was saved before."
+        return UserError(
+            f"{what} is no number; lower the learning rate and train into another directory. {saved}"
+        )
 
     def _backward(self, batch: Any, index: int) -> tuple[float, int, int]:
         """Add the gradient of one batch. Its dropout masks depend on where it stands, not on who runs it."""
@@ -210,6 +210,9 @@ class Trainer:
             position.epoch += 1
             position.updates, position.examples, position.nats, position.units = 0, 0, 0.0, 0.0
         scores = self.task.evaluate(self.processes)
+        if not math.isfinite(scores["dev_bits"]):  # nothing is saved: such weights lead nowhere
+            self.log.scored({"train_bits": train_bits, **scores})
+            raise self._no_number(f"The loss of the development text after step {position.step}")
         if complete:
             self.kept.after_epoch(scores)
             self.kept.keep_for_average(scores, epochs=self.stopping.average)

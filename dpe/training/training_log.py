@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from dpe.progress import duration
+from dpe.training.checkpoint import MODEL
 from dpe.training.curve import Curve
 from dpe.training.objectives import bits_of
 from dpe.training.position import Position
@@ -20,7 +22,7 @@ class TrainingLog:
     """Reads the position and never changes it; the seconds go on from those of earlier starts."""
 
     def __init__(self, directory: Path, task: Task, position: Position, session: Session) -> None:
-        self._task, self._position = task, position
+        self._directory, self._task, self._position = directory, task, position
         self._stopping, self._progress = session.stopping, session.progress
         self._curve = Curve(directory, records=position.records, active=session.processes.first)
         self._started = time.monotonic() - position.seconds
@@ -34,6 +36,23 @@ class TrainingLog:
     @property
     def records(self) -> int:
         return self._curve.records
+
+    def started(self, *, finished: bool) -> None:
+        """What is there of earlier starts."""
+        position, stopping = self._position, self._stopping
+        state = f"{'is trained already, to' if finished else 'goes on from'} step {position.step:,}"
+        asked = ((position.step, stopping.steps, "steps"), (position.epoch, stopping.epochs, "epochs"))
+        more = [f"more than the {limit:,} {unit}" for done, limit, unit in asked if limit and done > limit]
+        self._progress.say(f"{self._directory} {state}{f': {more[0]} asked for' if more else ''}")
+
+    def ended(self) -> None:
+        """Where the model is, and how good."""
+        if math.isfinite(self._position.kept_score):
+            epochs = self._position.current_epoch
+            score = self._task.shown(*self._position.kept)
+            self._progress.say(
+                f"the best of {epochs:,} epoch{'s' * (epochs != 1)} is in {self._directory / MODEL} ({score})"
+            )
 
     def restart(self) -> None:
         """Loss and speed are counted from here on."""

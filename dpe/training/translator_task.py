@@ -127,6 +127,9 @@ class TranslatorTask:
         )
         return {"score": -bleu, "dev_bleu": bleu, "dev_bits": bits} | report
 
+    def shown(self, score: float, dev_bits: float) -> str:
+        return f"BLEU {-score:.4g}, {dev_bits:.4g} bits a token"
+
     def _dev_batches(self) -> Iterator[list[TranslationExample]]:
         return batches_by_length(self._dev, lambda one: one.size, budget=(self._batch, self._batch))
 
