@@ -49,7 +49,7 @@ class Command(TyperCommand):
 
     def _refuse_file_as_directory(self, ctx: Context) -> None:
         """Before anything is made in it; directories that are read have complaints of their own."""
-        for option in self.params:
-            out = ctx.params.get("out") if option.name == "out" and option.metavar == "DIR" else None
-            if out is not None and out.exists() and not out.is_dir():
-                raise UserError(f"{out} is a file; give a directory.")
+        takes_directory = any(option.name == "out" and option.metavar == "DIR" for option in self.params)
+        out = ctx.params.get("out")
+        if takes_directory and out is not None and out.exists() and not out.is_dir():
+            raise UserError(f"{out} is a file; give a directory.")

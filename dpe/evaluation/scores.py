@@ -12,9 +12,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from dpe.errors import UserError
+from dpe.evaluation.segmented_text import is_cut
 from dpe.evaluation.tables import short_names
 from dpe.text.corpus import read_lines
-from dpe.text.marked_words import MARKER
 from dpe.text.moses import Moses
 
 METRICS = ("BLEU", "chrF2")
@@ -85,7 +85,7 @@ def read_translations(
 
 def doubt(lines: Sequence[str]) -> str | None:
     """What is odd about a text that is to be scored; BLEU of such text compares with nobody else's."""
-    if 2 * sum(MARKER in line or "@@ " in line for line in lines) > len(lines):
+    if 2 * sum(map(is_cut, lines)) > len(lines):
         return "is cut into pieces, it seems; join them by dpe decode"
     ends = [line for line in lines if line.endswith(".")]
     if 2 * sum(line.endswith(" .") for line in ends) > len(ends):

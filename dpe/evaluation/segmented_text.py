@@ -23,6 +23,7 @@ from typing import NamedTuple
 from dpe.choices import SegmentedFormat
 from dpe.errors import UserError
 from dpe.text.corpus import read_lines
+from dpe.text.formats import JSON_LINES
 from dpe.text.marked_words import MARKER
 
 LINES_TO_DETECT = 1000
@@ -55,7 +56,7 @@ def detect_format(path: Path) -> SegmentedFormat:
     text may have U+2581 of its own. What `dpe segment` writes of several cuts, or as JSON, is refused.
     """
     lines = [line for line in islice(read_lines(path), LINES_TO_DETECT) if line.strip()]
-    if _most(line.startswith(('{"pieces"', '{"cuts"')) for line in lines):
+    if _most(line.startswith(JSON_LINES) for line in lines):
         raise UserError(f"{path}: is in the format jsonl; give the same cuts as --format pieces.")
     if _most(f"\t{MARKER}" in line for line in lines):
         raise UserError(f"{path}: has several cuts of each line; give one (`dpe segment` without --mode).")
@@ -63,8 +64,13 @@ def detect_format(path: Path) -> SegmentedFormat:
 
 
 def has_cuts(path: Path) -> bool:
-    """Whether the first lines have a word marker or a joint; if not, the text is not segmented, it seems."""
-    return any(MARKER in line or "@@ " in line for line in islice(read_lines(path), LINES_TO_DETECT))
+    """Whether any of the first lines looks segmented."""
+    return any(map(is_cut, islice(read_lines(path), LINES_TO_DETECT)))
+
+
+def is_cut(line: str) -> bool:
+    """Whether a line has a word marker or a joint, as segmented text has."""
+    return MARKER in line or "@@ " in line
 
 
 def _most(answers: Iterable[bool]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from dpe.model.attention import key_mask
-from dpe.model.characters import FIRST_CHARACTER, PAD_CHARACTER
+from dpe.model.characters import PAD_CHARACTER, CharacterIds
 from dpe.model.edge_scores import DEFAULT_THRESHOLD, edge_scores
 from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding
 from dpe.text.vocabulary import Vocabulary
@@ -47,7 +47,7 @@ class MixedTransformer(nn.Module):
         return cls(
             settings,
             piece_count=len(vocabulary),
-            character_count=FIRST_CHARACTER + len(vocabulary.characters),
+            character_count=len(CharacterIds(vocabulary)),
             pad_id=vocabulary.pad_id,
             bos_id=vocabulary.bos_id,
             source=source,

@@ -17,7 +17,7 @@ from dpe.text.vocabulary import Vocabulary
 
 FORMATS = get_args(PieceFormat)
 _JOINT = "@@"
-_JSON_LINES = ('{"pieces"', '{"cuts"')  # as `dpe segment --format jsonl` writes them
+JSON_LINES = ('{"pieces"', '{"cuts"')  # how lines of `dpe segment --format jsonl` begin
 
 
 def format_pieces(pieces: Iterable[str], format: str, vocabulary: Vocabulary) -> str:
@@ -51,7 +51,7 @@ def _from_pieces(text: str, vocabulary: Vocabulary) -> list[str]:
     demanded. What is refused, because joining it would lose its blanks, is text that no translator of this
     vocabulary writes: several tokens, none with a marker, and one that no cut could have made.
     """
-    if text.startswith(_JSON_LINES):
+    if text.startswith(JSON_LINES):
         raise UserError(f"{text[:20]!r} is a line of --format jsonl; segment with --format pieces instead.")
     tokens = [token for token in text.split(" ") if token]
     special = _special_pieces(vocabulary)
