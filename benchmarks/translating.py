@@ -33,10 +33,10 @@ from dpe.model.translation import TranslationTransformer
 from dpe.progress import QUIET, Progress
 from dpe.text.corpus import write_lines
 from dpe.text.text_file import ParallelText
+from dpe.training.kept_cuts import Cutting
 from dpe.training.objectives import label_smoothed_cross_entropy
 from dpe.training.session import Session, Stopping
 from dpe.training.settings import TrainingSettings
-from dpe.training.target_cuts import Cutting
 from dpe.training.translator_training import TranslatorSettings, train_translator
 
 SIZE, ROUNDS, BEAM, SMOOTHING = 8_000, 5, 5, 0.1

@@ -1,76 +1,27 @@
-"""Recipes as stages of an experiment: what depends on what, the texts, and whole runs."""
+"""Recipes as stages of an experiment: what depends on what, and the texts. Whole runs: test_run.py."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import sacrebleu
 
 from dpe.errors import UserError
-from dpe.pipeline.artifacts import Artifacts
 from dpe.pipeline.experiment import Experiment
 from dpe.pipeline.models import Compute, segmenter_settings, translator_settings, translator_stopping
 from dpe.pipeline.outputs import training_counts
 from dpe.pipeline.run import Part, fixed_settings, plan
-from dpe.pipeline.scheduling import in_order, run_stages
 from dpe.pipeline.texts import Texts, make_corpus
-from dpe.progress import QUIET, Progress
 from dpe.recipe.reading import read_recipe
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from dpe.training.checkpoint import load_tensors
+from tests.experiments import MINUSCULE, SILENT, experiment
 
 ROOT = Path(__file__).parents[1]
 RECIPES = ROOT / "recipes"
 SHIPPED = sorted(path for path in RECIPES.rglob("*.toml") if path.name != "common.toml")
-SILENT = Progress(QUIET)
-DPE = [sys.executable, "-m", "dpe"]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-
-# Minuscule, but of every kind: both segmenters, cuts on the fly and fixed.
-MINUSCULE = """
-name = "minuscule"
-source = "en"
-target = "fi"
-systems = ["bpe", "dpe", "lm-dpe"]
-[corpus]
-builtin_pairs = 200
-[vocabulary]
-size = 150
-[segmenter]
-preset = "tiny"
-width = 16
-heads = 2
-feed_forward = 32
-encoder_layers = 1
-decoder_layers = 1
-epochs = 1
-[translator]
-preset = "tiny"
-width = 16
-heads = 2
-feed_forward = 32
-encoder_layers = 1
-decoder_layers = 1
-batch = 500
-epochs = 3
-[decoding]
-beam = 2
-"""
-
-
-def experiment(directory: Path, text: str = MINUSCULE, *overrides: str) -> Experiment:
-    path = directory / "recipe.toml"
-    directory.mkdir(exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return Experiment(read_recipe(path, overrides), directory / "run", Compute(device="cpu"), SILENT)
 
 
 def signatures(made: Experiment) -> dict[str, str]:
@@ -312,90 +263,3 @@ def test_moses_tokenises_for_the_models_and_keeps_the_reference(tmp_path: Path) 
     assert next(iter(read_lines(texts.prepared("test", "en")))) == "Hello , world !"
     assert next(iter(read_lines(texts.plain("test", "en")))) == "Hello, world!"
     assert {path.name for path in texts.directory.iterdir()} == set(texts.file_names)
-
-
-def dpe(directory: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*DPE, *arguments],
-        cwd=directory,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finished(process: subprocess.Popen[str]) -> tuple[str, str]:
-    out, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
-    return out, errors
-
-
-def wait_for(found: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    while not found() and process.poll() is None:
-        time.sleep(0.02)
-
-
-def outputs(run: Path) -> dict[str, object]:
-    """Everything that a run is for: weights, cuts, translations, scores."""
-    names = ("**/*.pieces", "translations/**/*.fi", "**/scores.json", "table.txt")
-    found: dict[str, object] = {str(p.relative_to(run)): p.read_bytes() for n in names for p in run.glob(n)}
-    for path in run.glob("**/model.safetensors"):  # beside the weights it holds how long they took
-        weights = load_tensors(path)[0]
-        found[str(path.relative_to(run))] = {name: tensor.tolist() for name, tensor in weights.items()}
-    return found
-
-
-def test_a_killed_run_goes_on_and_ends_as_one_that_was_not(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(MINUSCULE)
-    command = ["run", "mine.toml", "--threads", "1", "--device", "cpu"]
-    shown, _ = finished(dpe(tmp_path, *command, "--out", "whole"))
-    expected = outputs(tmp_path / "whole")
-    assert len(expected) == 5 + 3 + 6 + 3 + 1
-    assert shown.strip() == (tmp_path / "whole" / "table.txt").read_text().strip()
-    assert "BPE dropout / LM DPE" in shown
-
-    killed = dpe(tmp_path, *command, "--out", "cut")
-    saved = tmp_path / "cut" / "translators" / "dpe" / "seed-1" / "last.safetensors"
-    wait_for(saved.exists, killed)  # the end of the first of three epochs
-    killed.kill()
-    killed.communicate()
-    plan_shown, _ = finished(dpe(tmp_path, *command, "--out", "cut", "--dry-run"))
-    states = dict(line.split("  ", 1) for line in plan_shown.splitlines())
-    by_name = {name.strip(): state for name, state in states.items()}
-    assert by_name["translators/dpe/seed-1"].endswith("begun")
-    assert by_name["segmenters/mixed"].endswith("done")
-    assert by_name["scores/dpe/seed-1"].endswith("to do")
-
-    _, said = finished(dpe(tmp_path, *command, "--out", "cut"))
-    assert "segmenters/mixed: up to date" in said
-    assert "goes on from step" in said
-    assert outputs(tmp_path / "cut") == expected
-    assert "cut/results.json" in said
-    tables, _ = finished(dpe(tmp_path, "table", "cut", "whole/results.json"))
-    assert "en→fi (run 1)" in tables
-
-
-def test_a_longer_training_goes_on_from_the_shorter(tmp_path: Path) -> None:
-    systems = 'systems=["bpe"]'
-    whole, grown = (experiment(tmp_path / name, MINUSCULE, systems) for name in ("whole", "grown"))
-    short = experiment(tmp_path / "grown", MINUSCULE, systems, "translator.epochs=1")
-    for made in (whole, short, grown):
-        run_stages(in_order([made.translator(made.recipe.systems[0], 1)]), Artifacts(made.root), SILENT)
-    curves = [read_lines(made.root / "translators/bpe/seed-1/training.jsonl") for made in (whole, grown)]
-    epochs = [[json.loads(line)["epoch"] for line in curve if "dev_bleu" in line] for curve in curves]
-    assert epochs == [[1, 2, 3], [1, 2, 3]]
-    assert (
-        outputs(grown.root)["translators/bpe/seed-1/model.safetensors"]
-        == (outputs(whole.root)["translators/bpe/seed-1/model.safetensors"])
-    )
-    aside = [path.name for path in (grown.root / "translators/bpe").iterdir()]
-    assert len(aside) == 2  # the shorter one is kept
-
-
-def test_a_dry_run_makes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(MINUSCULE)
-    shown, _ = finished(dpe(tmp_path, "run", "mine.toml", "--dry-run", "--set", "seeds=[3]"))
-    assert "translators/bpe/seed-3" in shown
-    assert all(line.endswith("to do") for line in shown.splitlines())
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]

@@ -12,8 +12,9 @@ import pytest
 from dpe.progress import QUIET, Progress
 from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
+from dpe.training.kept_cuts import Cutting, KeptCuts
 from dpe.training.processes import Processes
-from dpe.training.target_cuts import CountTargets, Cutting, SegmenterTargets, changed_shares
+from dpe.training.target_cuts import CountTargets, SegmenterTargets, changed_shares
 from tests.forked import FORK, at_the_same_time
 from tests.segmenters import learned_vocabulary
 from tests.translators import TRAIN, open_corpus, write_corpus
@@ -41,10 +42,8 @@ class SlowCutter:
 
 def targets(cutter: SlowCutter, place: Path, work: str, processes: Processes) -> SegmenterTargets:
     text = open_corpus(write_corpus(place / work), "train")
-    return SegmenterTargets(
-        cutter, Cutting(dropout=0.1), text, directory=place / "cuts", work=place / work,
-        processes=processes, progress=Progress(QUIET),
-    )  # fmt: skip
+    cuts = KeptCuts(cutter, text, place / "cuts", Progress(QUIET))
+    return SegmenterTargets(cuts, Cutting(dropout=0.1), work=place / work, processes=processes)
 
 
 @pytest.mark.parametrize("ranks", [(0, 1), (0, 0)], ids=["processes of one training", "two trainings"])

@@ -20,8 +20,8 @@ from dpe.text.segmenters import Bpe, BpeDropout, LongestMatch
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.checkpoint import load_tensors
 from dpe.training.curve import read_curve
+from dpe.training.kept_cuts import Cutting
 from dpe.training.session import Stopping
-from dpe.training.target_cuts import Cutting
 from dpe.training.trainer import Trainer
 from tests.segmenters import learned_vocabulary, save_segmenter
 from tests.translators import TRAIN, train, write_corpus

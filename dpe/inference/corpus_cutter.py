@@ -11,8 +11,8 @@ from dpe.inference.line_answers import CutSettings, EpochDraws, LineCutter
 from dpe.inference.segmenter import BATCH_CHARACTERS, fingerprint
 from dpe.progress import Progress
 from dpe.training.checkpoint import read_settings
+from dpe.training.kept_cuts import Cutting
 from dpe.training.processes import choose_device
-from dpe.training.target_cuts import Cutting
 
 
 class SegmenterCutter:

@@ -14,7 +14,7 @@ from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.model.transformer import TransformerSettings
 from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
-from dpe.recipe.recipe import NetworkFields, SegmenterFields, TranslatorFields
+from dpe.recipe.recipe import NetworkFields, SegmenterFields, Split, TranslatorFields
 from dpe.recipe.systems import System
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.checkpoint import MODEL, SETTINGS, VOCABULARY
@@ -28,6 +28,7 @@ from dpe.training.settings import TrainingSettings
 from dpe.training.translator_training import TranslatorSettings, train_translator
 
 MODEL_FILES = (SETTINGS, VOCABULARY, MODEL, CURVE)
+CUTS = "cuts"  # in a segmenter's directory: what it cut
 
 
 @dataclass(frozen=True)
@@ -143,15 +144,7 @@ def make_translator(
     progress: Progress,
 ) -> dict[str, Any]:
     """Train the translator in a directory, or go on with it. The segmenter's cuts are kept beside it."""
-    source, target = texts.prepared_pair("train")
-    cutter = segmenter and SegmenterCutter(
-        segmenter,
-        source=source,
-        target=target,
-        device=compute.device,
-        workers=compute.threads,
-        progress=progress,
-    )
+    cutter = segmenter and segmenter_cutter(segmenter, texts, "train", compute=compute, progress=progress)
     position = train_translator(
         directory,
         Vocabulary.load(vocabulary),
@@ -161,10 +154,25 @@ def make_translator(
         session=compute.session(stopping, progress),
         bleu=dev_bleu(moses=settings.moses, tokenize=settings.bleu_tokenize),
         cutter=cutter or None,
-        cuts=segmenter / "cuts" if segmenter else None,
+        cuts=segmenter / CUTS if segmenter else None,
     )
     draw_training_curve(read_curve(directory / CURVE), directory / PICTURE)
     return _facts(position) | {"dev_bleu_greedy": -position.kept_score}
+
+
+def segmenter_cutter(
+    segmenter: Path, texts: Texts, split: Split, *, compute: Compute, progress: Progress
+) -> SegmenterCutter:
+    """The segmenter, ready to cut one text of the run."""
+    source, target = texts.prepared_pair(split)
+    return SegmenterCutter(
+        segmenter,
+        source=source,
+        target=target,
+        device=compute.device,
+        workers=compute.threads,
+        progress=progress,
+    )
 
 
 def _network(preset: Preset, fields: NetworkFields) -> TransformerSettings:

@@ -12,10 +12,9 @@ from dpe.evaluation.comparison_report import compare_files
 from dpe.evaluation.paired_bootstrap import paired_bootstrap
 from dpe.evaluation.scores import SystemOutput, bleu_by_length, read_reference, score
 from dpe.evaluation.segmented_text import count_marked_words
-from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.inference.translator import Search, Translator
 from dpe.pipeline.artifacts import write_json
-from dpe.pipeline.models import Compute
+from dpe.pipeline.models import CUTS, Compute, segmenter_cutter
 from dpe.pipeline.texts import Texts
 from dpe.progress import Progress
 from dpe.recipe.recipe import DecodingFields, Split
@@ -23,7 +22,7 @@ from dpe.text.corpus import read_lines, write_lines
 from dpe.text.formats import format_pieces
 from dpe.text.segmenters import OwnCut
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.target_cuts import Cutting
+from dpe.training.kept_cuts import Cutting, KeptCuts
 
 EXAMPLES, SCORES, TESTS = "examples.json", "scores.json", "significance.json"
 EVALUATED: tuple[Split, ...] = ("dev", "test")
@@ -52,18 +51,15 @@ def cut_by_segmenter(
     compute: Compute,
     progress: Progress,
 ) -> None:
-    """The targets in a segmenter's best cut given the plain source (the paper's fixed DPE)."""
+    """The targets in a segmenter's best cut given the plain source (the paper's fixed DPE).
+
+    Kept beside the segmenter too, where the translators of fixed DPE find the training text cut.
+    """
     for split in splits:
-        source, target = texts.prepared_pair(split)
-        cutter = SegmenterCutter(
-            segmenter,
-            source=source,
-            target=target,
-            device=compute.device,
-            workers=compute.threads,
-            progress=progress,
-        )
-        cutter.cut(directory / pieces_file(split), Cutting())
+        cutter = segmenter_cutter(segmenter, texts, split, compute=compute, progress=progress)
+        text = texts.open(split, cache=segmenter / "cache")
+        cuts = KeptCuts(cutter, text, segmenter / CUTS, progress).make(Cutting())
+        write_lines(directory / pieces_file(split), read_lines(cuts))
 
 
 def training_counts(vocabulary: Path, texts: Texts) -> Counter[str]:

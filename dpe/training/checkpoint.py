@@ -8,7 +8,7 @@ best-epoch.safetensors  the best epoch's weights, while those to use are of the 
 epoch-NNNN.safetensors  the last epochs' weights, if they are to be averaged (kept_weights.py)
 training.jsonl          the curve (curve.py); training.png: its picture
 cache/                  the lock of the training; where the lines of its text begin; an epoch's cuts, unpacked
-cuts/                   a segmenter's cuts of the training text, unless kept elsewhere (target_cuts.py)
+cuts/                   a segmenter's cuts of the training text, unless kept elsewhere (kept_cuts.py)
 ctranslate2-*/          a translator as CTranslate2 reads it (inference/translator.py)
 
 Each file is whole or absent, but for training.jsonl, which grows line by line.

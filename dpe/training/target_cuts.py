@@ -1,31 +1,25 @@
 """How the target of every line is cut in an epoch: by counts line by line, or by a segmenter all at once.
 
 DPE on the fly re-cuts the whole target side whenever the source is re-cut: one pass of the segmenter an
-epoch. The cuts of an epoch are a file in a directory that translators share. Its name is a hash of everything
-that they depend on, so a file that exists is right, whoever made it: a training with another seed of the
-network, or this one before it was killed.
+epoch, whose cuts are kept (`kept_cuts.py`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from dpe.locks import lock_file, try_lock, wait_for_lock
-from dpe.progress import Progress
 from dpe.text.corpus import read_lines
 from dpe.text.draws import TARGET_STREAM, Draw
 from dpe.text.marked_words import MARKER
 from dpe.text.segmenters import CountSegmenter
-from dpe.text.text_file import ParallelText, TextFile
+from dpe.text.text_file import TextFile
 from dpe.training.interrupts import at_once
+from dpe.training.kept_cuts import Cutting, KeptCuts
 from dpe.training.processes import Processes
 
 _SECONDS_BETWEEN_LOOKS = 0.2
@@ -58,54 +52,15 @@ class CountTargets:
         return {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cutting:
-    """What the cuts of a segmenter depend on, beside it and the text."""
-
-    dropout: float = 0.0  # BPE dropout of the source; 0 is its plain cut
-    temperature: float | None = None  # draw from the posterior at this temperature; None is the best cut
-    seed: int = 1
-    epoch: int = 0
-
-    @property
-    def is_random(self) -> bool:
-        """Whether another epoch would give other cuts."""
-        return self.dropout > 0 or self.temperature is not None
-
-
-class CorpusCutter(Protocol):
-    """A segmenter and the files that it is to cut; inference has one."""
-
-    fingerprint: str  # of the segmenter
-    vocabulary_fingerprint: str
-    has_source: bool
-
-    def cut(self, out: Path, cutting: Cutting) -> None:
-        """Write the pieces of every target line; a killed one goes on where it stopped."""
-
-
 class SegmenterTargets:
-    """Cuts of `text` by a segmenter, one file per epoch in `directory`; `work` holds this epoch's, unpacked.
+    """A segmenter's cuts, one file per epoch; `work` holds this epoch's, unpacked.
 
     With many processes the first cuts and the others wait.
     """
 
-    def __init__(
-        self,
-        cutter: CorpusCutter,
-        cutting: Cutting,
-        text: ParallelText,
-        *,
-        directory: Path,
-        work: Path,
-        processes: Processes,
-        progress: Progress,
-    ) -> None:
-        self._cutter, self._cutting = cutter, cutting
-        about = text.describe()
-        self._about_text = about if cutter.has_source else about | {"source": None}
-        self._directory, self._work = directory, work / f"cuts-{processes.rank}"
-        self._processes, self._progress = processes, progress
+    def __init__(self, cuts: KeptCuts, cutting: Cutting, *, work: Path, processes: Processes) -> None:
+        self._cuts, self._cutting = cuts, cutting
+        self._work, self._processes = work / f"cuts-{processes.rank}", processes
         self._text: tuple[Path, TextFile] | None = None
         self._report: dict[str, float] = {}
         self._started = time.monotonic()
@@ -128,23 +83,16 @@ class SegmenterTargets:
 
     def path(self, epoch: int) -> Path:
         """Where the cuts of an epoch are, or will be."""
-        cutting = self._cutting_of(epoch)
-        described = {"cutter": self._cutter.fingerprint, "text": self._about_text, **asdict(cutting)}
-        key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
-        return self._directory / f"{key[:16]}.epoch-{cutting.epoch:03}.pieces.gz"
+        return self._cuts.path(self._cutting_of(epoch))
 
     def _cutting_of(self, epoch: int) -> Cutting:
         return replace(self._cutting, epoch=epoch) if self._cutting.is_random else Cutting()
 
     def _make(self, path: Path, epoch: int) -> None:
-        if not self._processes.first:
-            while not path.exists():
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
-        elif not path.exists():
-            with _alone_with(path, self._progress):
-                if not path.exists():  # who was alone with it before may have made it
-                    self._progress.say(f"cutting the target side for epoch {epoch + 1}")
-                    self._cutter.cut(path, self._cutting_of(epoch))
+        if self._processes.first:
+            self._cuts.make(self._cutting_of(epoch))
+        while not path.exists():
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
 
     def _open(self, path: Path) -> TextFile:
         """The cuts by line; what was unpacked for another epoch goes."""
@@ -174,13 +122,3 @@ def changed_shares(before: Path, after: Path) -> tuple[float, float]:
             pairs = zip(one.split(f" {MARKER}"), other.split(f" {MARKER}"), strict=False)
             changed_words += sum(a != b for a, b in pairs)
     return changed_lines / max(lines, 1), changed_words / max(words, 1)
-
-
-@contextmanager
-def _alone_with(path: Path, progress: Progress) -> Iterator[None]:
-    """Keep others from making the same cuts: they wait, and find the work done. Other cuts do not wait."""
-    with lock_file(path.parent / ".locks" / f"{path.name}.lock", place=path.parent) as file:
-        if not try_lock(file):
-            progress.say(f"waiting for another training, which makes {path}")
-            wait_for_lock(file)
-        yield

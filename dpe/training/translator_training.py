@@ -15,12 +15,13 @@ from dpe.model.translation import TranslationTransformer
 from dpe.text.segmenters import CountSegmenter, make_segmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
+from dpe.training.kept_cuts import CorpusCutter, Cutting, KeptCuts
 from dpe.training.methods import check_methods
 from dpe.training.model_directory import model_directory
 from dpe.training.position import Position
 from dpe.training.session import Session
 from dpe.training.settings import TrainingSettings
-from dpe.training.target_cuts import CorpusCutter, CountTargets, Cutting, EpochTargets, SegmenterTargets
+from dpe.training.target_cuts import CountTargets, EpochTargets, SegmenterTargets
 from dpe.training.task import refuse_empty
 from dpe.training.trainer import Trainer
 from dpe.training.translator_task import TranslatorData, TranslatorTask
@@ -78,14 +79,9 @@ def train_translator(
         segmenter = count_segmenter(settings.target_method, settings, vocabulary)
         targets = CountTargets(segmenter, settings.cut_seed)
     else:
+        kept = KeptCuts(cutter, train, cuts or out / "cuts", session.progress)
         targets = SegmenterTargets(
-            cutter,
-            _cutting(settings, cutter),
-            train,
-            directory=cuts or out / "cuts",
-            work=out / "cache",
-            processes=session.processes,
-            progress=session.progress,
+            kept, _cutting(settings, cutter), work=out / "cache", processes=session.processes
         )
     described = _described(settings, train, dev, cutter)
     with model_directory(out, "translator", described, vocabulary, session.processes):
