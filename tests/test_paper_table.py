@@ -104,6 +104,14 @@ def test_the_mean_of_all_seeds_decides_where_it_was_tested(tmp_path: Path) -> No
     assert list(tests.rows[0]) == ["en→et", "DPE", "BPE", "3", *cells, *cells]
 
 
+def test_a_pair_that_was_tested_both_ways_is_shown_once(tmp_path: Path) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": [20.0], "dpe": [21.0]}, p=0.01)
+    turned = {"difference": -1.0, "p_value": 0.01, "signature": "T", "metric": "BLEU"}
+    record(root, "significance/bpe/dpe/seed-1", {"tests": [turned]})
+    _, tests = paper_tables([read_results(root)])
+    assert [row[1:3] for row in tests.rows] == [["DPE", "BPE"]]
+
+
 def test_other_texts_and_metrics(tmp_path: Path) -> None:
     found = read_results(hand_made_run(tmp_path / "r", {"bpe": [20.0], "dpe": [21.0]}, p=0.01))
     (dev,) = paper_tables([found], text="dev")  # tests are of the test text

@@ -153,6 +153,13 @@ def test_one_baseline_is_enough_for_a_test(tmp_path: Path) -> None:
     assert tests == ["significance/dpe/bpe-dropout/seed-2"]
 
 
+def test_no_two_systems_are_tested_both_ways(tmp_path: Path) -> None:
+    made = experiment(tmp_path, MINUSCULE, 'systems=["bpe", "dpe", "bpe-dropout"]')
+    tests = [name for name in signatures(made) if name.startswith("significance")]
+    pairs = ["dpe/bpe", "dpe/bpe-dropout", "bpe-dropout/bpe"]
+    assert tests == [f"significance/{pair}/seed-1" for pair in pairs]
+
+
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(RECIPES)))
 def test_shipped_recipes_describe_valid_models(path: Path) -> None:
     recipe = read_recipe(path)

@@ -53,7 +53,8 @@ def _outputs_table(runs: Sequence[Results], text: str) -> Table:
     columns = ["", "system", "seeds", "BLEU", "length", "brevity penalty", "BLEU without it"]
     note = (
         "Means of seeds. Length: tokens of the output for each of the reference. "
-        "BLEU has the brevity penalty as a factor; the last column is divided by it."
+        "BLEU has the brevity penalty as a factor; the last column is divided by it, "
+        "which favours short outputs."
     )
     return Table(f"Lengths of the translations of {text}", columns, rows, frozenset(columns[:2]), note)
 

@@ -126,7 +126,7 @@ def _note(runs: Sequence[Results], columns: Sequence[tuple[str, str]], metric: M
 
 
 def _tests_table(runs: Sequence[Results]) -> Table:
-    """Every system against every baseline that it was tested with."""
+    """Every system but the first against every baseline that it was tested with."""
     rows = []
     for label, run in zip(labels(runs), runs, strict=True):
         titles = {system.name: system.title for system in run.systems}
@@ -134,7 +134,7 @@ def _tests_table(runs: Sequence[Results]) -> Table:
         rows += [
             [label, titles[system], titles[baseline], *_test_cells(run, system, baseline)]
             for system, baseline in pairs
-            if system in titles and baseline in titles
+            if system in titles and baseline in titles and system != run.systems[0].name
         ]
     columns = ["", "system", "baseline", "seeds", "BLEU", "p", "chrF2", "p "]
     note = f"Mean differences, in brackets 95 % intervals. {P_VALUES}"

@@ -63,7 +63,7 @@ def plan(experiment: Experiment, part: Part = Part()) -> list[Stage]:
     planned = {stage.name: stage for stage in stages}
     groups = [*((seed,) for seed in seeds), *([recipe.seeds] if len(recipe.seeds) > 1 else [])]
     for group, system, baseline in product(groups, systems, experiment.baselines):
-        if system != baseline:
+        if system not in (baseline, recipe.systems[0]):
             test = experiment.significance(system, baseline, group)
             if _is_within_reach(test, planned.keys(), experiment.root):
                 planned |= {stage.name: stage for stage in (*test.needs, test) if stage.name not in planned}
