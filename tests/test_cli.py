@@ -18,7 +18,7 @@ from dpe.cli import app
 from dpe.commands.command import Command
 from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
-from dpe.text.vocabulary import Vocabulary
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.version import __version__
 
 DPE = [sys.executable, "-m", "dpe"]
@@ -259,6 +259,23 @@ def test_an_output_is_no_input(vocab: Path, tmp_path: Path) -> None:
 def test_several_cuts_of_a_line_are_decoded_one_by_one(vocab: Path) -> None:
     done = dpe("decode", "--vocab", vocab, stdin="\u2581ta lo ssa\t\u2581talo ssa\n")
     assert done.stdout == b"talossa\ttalossa\n"
+
+
+def test_a_tab_of_the_text_is_decoded_as_text(tmp_path: Path) -> None:
+    lines = ["talo\tauto", "talo \t auto", "\ttalo", "talo\t auto"]
+    vocabulary = tmp_path / "identity"
+    learn_vocabulary(lines * 3, VocabularySettings(size=14, normalization="identity")).save(vocabulary)
+    text = "".join(f"{line}\n" for line in lines)
+    pieces = dpe("encode", "--vocab", vocabulary, stdin=text).stdout.decode()
+    assert dpe("decode", "--vocab", vocabulary, stdin=pieces).stdout.decode() == text
+
+
+def test_the_model_and_its_listing_are_two_files(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("talo auto\n")
+    out = tmp_path / "model"
+    done = dpe("vocab", "--source", tmp_path / "text", "--size", "12", "--out", out, "--listing", out)
+    assert b"is named for two outputs" in done.stderr
+    assert not out.exists()
 
 
 def test_other_text_than_pieces_is_not_decoded(vocab: Path) -> None:

@@ -256,3 +256,18 @@ def test_a_hash_is_that_of_the_bytes_or_a_sentence(tmp_path: Path) -> None:
     assert file_hash(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()
     with pytest.raises(UserError, match="absent: cannot be read: No such file"):
         file_hash(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("other", ["out.jsonl", "out.gz", "out.0123456789ab"])
+def test_a_file_that_another_process_writes_is_no_leftover(tmp_path: Path, other: str) -> None:
+    with whole_file(tmp_path / other) as file:
+        remove_leftovers_of(tmp_path / "out")
+        file.write(b"x")
+    assert (tmp_path / other).read_bytes() == b"x"
+
+
+def test_leftovers_of_long_names_that_begin_alike_are_told_apart(tmp_path: Path) -> None:
+    with whole_file(tmp_path / f"{'a' * 200}1") as file:
+        remove_leftovers_of(tmp_path / f"{'a' * 200}2")
+        file.write(b"x")
+    assert (tmp_path / f"{'a' * 200}1").exists()

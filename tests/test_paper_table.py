@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -110,6 +111,15 @@ def test_a_pair_that_was_tested_both_ways_is_shown_once(tmp_path: Path) -> None:
     record(root, "significance/bpe/dpe/seed-1", {"tests": [turned]})
     _, tests = paper_tables([read_results(root)])
     assert [row[1:3] for row in tests.rows] == [["DPE", "BPE"]]
+
+
+def test_a_test_is_shown_before_the_first_system_is_scored(tmp_path: Path) -> None:
+    root = hand_made_run(tmp_path / "r", {"bpe": [20.0], "dpe": [21.0], "bpe-dropout": [20.5]}, p=0.01)
+    shutil.rmtree(root / "scores" / "bpe")
+    found = {"difference": 0.5, "p_value": 0.01, "signature": "T", "metric": "BLEU"}
+    record(root, "significance/dpe/bpe-dropout/seed-1", {"tests": [found]})
+    _, tests = paper_tables([read_results(root)])
+    assert [row[1:3] for row in tests.rows] == [["DPE", "BPE-DROPOUT"]]
 
 
 def test_other_texts_and_metrics(tmp_path: Path) -> None:

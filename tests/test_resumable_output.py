@@ -137,3 +137,20 @@ def test_interrupted_it_leaves_no_process_behind(tmp_path: Path) -> None:
 def children(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task")
     return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_an_input_called_partial_is_kept(dpe: Dpe, tmp_path: Path, force: list[str]) -> None:
+    text = tmp_path / "x.partial"
+    text.write_text("talo\nauto\n")
+    options = ["--segmenter", "lm", "--target", str(text), "--out", str(tmp_path / "x"), *force]
+    _, err = dpe("segment", *options, code=2)
+    assert "x.partial: is an input as well" in err
+    assert text.read_text() == "talo\nauto\n"
+
+
+def test_somebodys_file_called_partial_is_kept(dpe: Dpe, tmp_path: Path) -> None:
+    (tmp_path / "x.partial").write_text("precious\n")
+    _, err = dpe("segment", "--segmenter", "lm", "--target", "x.fi", "--out", str(tmp_path / "x"), code=2)
+    assert "x.partial exists, and nothing is known about how it was made" in err
+    assert (tmp_path / "x.partial").read_text() == "precious\n"

@@ -80,6 +80,19 @@ def test_packed_files_and_standard_input_give_the_same(dpe: Dpe) -> None:
     assert not list(Path().glob("*.partial"))
 
 
+@pytest.mark.parametrize("format", ["pieces", "subword-nmt", "ids"])
+@pytest.mark.parametrize("normalization", ["nfkc", "identity"])
+def test_several_cuts_are_decoded_apart(dpe: Dpe, tmp_path: Path, normalization: str, format: str) -> None:
+    settings = VocabularySettings(size=150, normalization=normalization)
+    vocabulary = learn_vocabulary((side for pair in PAIRS for side in pair), settings)
+    segmenter = save_segmenter(tmp_path / "segmenter", vocabulary, source=False)
+    (tmp_path / "text").write_text("talossa on auto.\n")
+    options = ["--segmenter", str(segmenter), "--target", str(tmp_path / "text"), "--format", format]
+    cuts, _ = dpe("segment", *options, "--mode", "n-best", "--n", "2")
+    plain, _ = dpe("decode", "--vocab", str(segmenter / "vocab.model"), "--format", format, stdin=cuts)
+    assert plain == "talossa on auto.\ttalossa on auto.\n"
+
+
 def test_a_tab_in_the_text_cannot_separate_cuts(dpe: Dpe, tmp_path: Path) -> None:
     settings = VocabularySettings(size=200, normalization="identity")
     vocabulary = learn_vocabulary((side for pair in PAIRS for side in pair), settings)

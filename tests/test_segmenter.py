@@ -281,6 +281,9 @@ def test_strings_may_come_one_by_one(segmenter: Segmenter) -> None:
     assert segmenter.best(iter(sources), iter(targets)) == segmenter.best(sources, targets)
     pairs = OnTheFly(segmenter).pairs(iter(sources), iter(targets), epoch=0, lines=iter([0, 1]))
     assert pairs == OnTheFly(segmenter).pairs(sources, targets, epoch=0)
+    drawn = OnTheFly(segmenter, dropout=0.5, temperature=1.0)
+    expected = drawn.pairs(sources, targets, epoch=3, lines=[17, 4])
+    assert expected == drawn.pairs(sources, targets, epoch=3, lines=np.array([17, 4]))
 
 
 def test_another_vocabulary_in_the_directory_is_refused(vocabulary: Vocabulary, tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 import time
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
+from dpe.errors import UserError
+from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.progress import QUIET, Progress
 from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
@@ -16,7 +19,7 @@ from dpe.training.kept_cuts import Cutting, KeptCuts
 from dpe.training.processes import Processes
 from dpe.training.target_cuts import CountTargets, SegmenterTargets, changed_shares
 from tests.forked import FORK, at_the_same_time
-from tests.segmenters import learned_vocabulary
+from tests.segmenters import learned_vocabulary, save_segmenter
 from tests.translators import TRAIN, open_corpus, write_corpus
 
 
@@ -78,6 +81,25 @@ def test_other_cuts_do_not_wait(tmp_path: Path) -> None:
 
     at_the_same_time(start, [(3,), (4,)])
     assert len(list((tmp_path / "cuts").glob("*.pieces.gz"))) == 2
+
+
+@pytest.mark.parametrize("change", ["text", "segmenter"])
+def test_cuts_are_not_kept_under_the_name_of_what_has_changed(tmp_path: Path, change: str) -> None:
+    corpus, vocabulary = write_corpus(tmp_path / "corpus"), learned_vocabulary()
+    one, two = (save_segmenter(tmp_path / str(seed), vocabulary, seed=seed) for seed in (1, 2))
+    source, target = corpus / "train.en", corpus / "train.fi"
+    cutter = SegmenterCutter(one, source=source, target=target, workers=1, progress=Progress(QUIET))
+    kept = KeptCuts(cutter, open_corpus(corpus, "train"), tmp_path / "cuts", Progress(QUIET))
+    kept.make(Cutting())
+    if change == "text":
+        lines = target.read_text(encoding="utf-8").splitlines(keepends=True)
+        target.write_text("".join(reversed(lines)), encoding="utf-8")
+    else:
+        shutil.copy(two / "model.safetensors", one)
+    again = Cutting(dropout=0.1, epoch=1)
+    with pytest.raises(UserError, match="in use"):
+        kept.make(again)
+    assert not kept.path(again).exists()
 
 
 def test_shares_of_changed_lines_and_words(tmp_path: Path) -> None:

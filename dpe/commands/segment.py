@@ -238,11 +238,13 @@ def _run(
 ) -> Mapping[str, float]:
     """Ask about every line; gives the sums over all lines. `asked` says in a record what was asked."""
     from dpe.inference.corpus_run import CorpusRun
+    from dpe.inference.resumable_output import partial_file
     from dpe.inference.segmenter import BATCH_CHARACTERS, fingerprint
     from dpe.training.processes import choose_device
     from dpe.version import __version__
 
-    refuse_overwriting(out, text.source, text.target, *model_files(segmenter))
+    for place in (out, out and partial_file(out)):
+        refuse_overwriting(place, text.source, text.target, *model_files(segmenter))
     chosen = choose_device(device)
     budget = batch_characters or BATCH_CHARACTERS
     configuration = {

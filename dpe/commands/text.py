@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -119,6 +120,8 @@ def vocab(
     refuse_overwriting(out, *source, *target, protect)
     refuse_overwriting(listing, *source, *target, protect, out)
     refuse_two_streams(*source, *target, protect)
+    if listing and listing.resolve() == out.resolve():
+        raise UserError(f"{out}: is named for two outputs; give each its own file.")
     if not source and not target:
         raise UserError("There is no text to learn from; give --source or --target files.")
     protected = tuple(line for line in read_lines(protect) if line) if protect else ()
@@ -223,15 +226,18 @@ def decode(
     """
     from dpe.text.corpus import read_lines, write_lines
     from dpe.text.formats import parse_line
+    from dpe.text.marked_words import MARKER
     from dpe.text.vocabulary import Vocabulary
 
     vocabulary = Vocabulary.load(vocab)
     progress: Progress = context.obj
-    tabs_are_text = "\t" in vocabulary.normalize("a\tb")
+    # Where a tab may be text, one that separates cuts stands before the marker that begins the next.
+    may_be_text = format != "ids" and "\t" in vocabulary.normalize("a\tb")
+    separator = re.compile(f"\t(?={MARKER})" if may_be_text else "\t")
 
     def decoded() -> Iterator[str]:
         for number, line in enumerate(progress.track(read_lines(file), "decoding"), start=1):
-            cuts = [line] if tabs_are_text else line.split("\t")
+            cuts = separator.split(line)
             try:
                 yield "\t".join(vocabulary.decode(parse_line(cut, format, vocabulary)) for cut in cuts)
             except UserError as error:

@@ -6,10 +6,12 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+from dpe.errors import UserError
 from dpe.inference.corpus_run import CorpusRun, CorpusText
 from dpe.inference.line_answers import CutSettings, EpochDraws, LineCutter
 from dpe.inference.segmenter import BATCH_CHARACTERS, fingerprint
 from dpe.progress import Progress
+from dpe.text.files import Stamp
 from dpe.training.checkpoint import read_settings
 from dpe.training.kept_cuts import Cutting
 from dpe.training.processes import choose_device
@@ -39,9 +41,12 @@ class SegmenterCutter:
         self._text = CorpusText(source if self.has_source else None, target, self.has_source)
         self._device, self._workers = choose_device(device), workers
         self.fingerprint = fingerprint(segmenter)
+        files = (self._text.source, self._text.target)
+        self._stamps = {path: Stamp.of(path) for path in files if path is not None}
 
     def cut(self, out: Path, cutting: Cutting) -> None:
         """Write the pieces of every target line to `out`; goes on with what a killed one left."""
+        self._refuse_changed()
         settings = CutSettings(
             mode="best" if cutting.temperature is None else "sample",
             temperature=cutting.temperature or 1.0,
@@ -55,3 +60,16 @@ class SegmenterCutter:
             progress=self._progress,
         )
         run.write(self._text, out, {"cutter": self.fingerprint, **asdict(cutting)}, force=False)
+        try:
+            self._refuse_changed()
+        except UserError:
+            out.unlink(missing_ok=True)
+            raise
+
+    def _refuse_changed(self) -> None:
+        """Cuts are kept under the names of the segmenter and the text that were there at the start."""
+        for path, stamp in self._stamps.items():
+            if Stamp.of(path) != stamp:
+                raise UserError(f"{path}: changed while it was in use; start again.")
+        if fingerprint(self._segmenter) != self.fingerprint:
+            raise UserError(f"{self._segmenter}: was trained on while it was in use; start again.")

@@ -38,6 +38,12 @@ class Record:
     published: int | None = None  # bytes of the finished file, once it is in its place
 
 
+def partial_file(path: Path) -> Path:
+    """Where the lines of an output are until it is whole."""
+    place = path.resolve()
+    return place.with_name(place.name + ".partial")
+
+
 class ResumableOutput:
     """`record` says where to go on; `append`, then `finish`, then `publish`; `close` in any case."""
 
@@ -50,7 +56,7 @@ class ResumableOutput:
         self._place = place
         if place.is_dir():
             raise UserError(f"{path} is a directory; give the name of a file.")
-        self._partial = place.with_name(place.name + ".partial")
+        self._partial = partial_file(path)
         self._sidecar = place.with_name(f".{place.name}.dpe.json")
         fresh = Record(json.loads(json.dumps(dict(configuration))))
         there = None if force else self._find(fresh)
@@ -109,6 +115,11 @@ class ResumableOutput:
             self._refuse_other(record, fresh)
             self._refuse_changed(record, has_partial=has_partial)
             return record if not has_partial or self._partial.stat().st_size >= record.bytes else None
+        if record is None and has_partial and self._partial.stat().st_size > 0:
+            raise UserError(
+                f"{self._partial} exists, and nothing is known about how it was made; "
+                "give another --out, or move it."
+            )
         if is_old:
             raise UserError(
                 f"{self.path} exists, and nothing is known about how it was made; "

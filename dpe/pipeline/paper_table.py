@@ -134,7 +134,7 @@ def _tests_table(runs: Sequence[Results]) -> Table:
         rows += [
             [label, titles[system], titles[baseline], *_test_cells(run, system, baseline)]
             for system, baseline in pairs
-            if system in titles and baseline in titles and system != run.systems[0].name
+            if system in titles and baseline in titles and system != run.recipe.systems[0].name
         ]
     columns = ["", "system", "baseline", "seeds", "BLEU", "p", "chrF2", "p "]
     note = f"Mean differences, in brackets 95 % intervals. {P_VALUES}"

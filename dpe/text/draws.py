@@ -36,7 +36,7 @@ class Draw(NamedTuple):
 
 def generator(*key: int) -> np.random.Generator:
     """Numpy's numbers of this key, a stream first where there is one."""
-    return np.random.default_rng([number % 2**64 for number in key])  # numpy takes no negative ones
+    return np.random.default_rng([int(number) % 2**64 for number in key])  # numpy takes no negative ones
 
 
 def torch_seed(*numbers: int) -> int:

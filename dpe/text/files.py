@@ -133,6 +133,10 @@ class Stamp(NamedTuple):
             raise UserError(f"{path}: cannot be read: {error.strerror}.") from error
         if not stat.S_ISREG(status.st_mode):
             raise UserError(f"{path}: is not a file that can be read out of order; save it as a file.")
+        return cls.of_status(status)
+
+    @classmethod
+    def of_status(cls, status: os.stat_result) -> Stamp:
         return cls(status.st_size, status.st_mtime_ns)
 
 
@@ -177,7 +181,7 @@ def remove_leftovers(directory: Path) -> None:
 
 def remove_leftovers_of(path: Path) -> None:
     """Remove what a kill left of one `whole_file` that nobody writes now."""
-    _remove_leftovers(path.parent.glob(f"{escape(_aside_prefix(path))}*"))
+    _remove_leftovers(path.parent.glob(f"{escape(_aside_prefix(path))}{'[0-9a-f]' * 12}"))
 
 
 def _remove_leftovers(paths: Iterable[Path]) -> None:
@@ -187,7 +191,11 @@ def _remove_leftovers(paths: Iterable[Path]) -> None:
 
 
 def _aside_prefix(path: Path) -> str:
-    return f".{path.name[:40]}."  # see _LEFTOVER
+    """The name, or of a long one its beginning and a hash, so that no two files have the same."""
+    name = path.name
+    if len(name) > 40:
+        name = f"{name[:27]}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:12]}"
+    return f".{name}."  # see _LEFTOVER
 
 
 def cached_file(path: Path, stamp: Stamp, cache: Path, kind: str) -> Path:

@@ -50,6 +50,7 @@ class TextFile:
         self._count = len(self._line_ends)
         self._first_start = _mark_length(plain)
         self._descriptor: int | None = None
+        self._opened_stamp: Stamp | None = None
 
     @classmethod
     def open(cls, path: Path, *, cache: Path | None = None) -> TextFile:
@@ -73,7 +74,7 @@ class TextFile:
         start = int(ends[number - 1]) if number else self._first_start
         length = int(ends[number]) - start
         raw = os.pread(descriptor, length, start)
-        if len(raw) != length:
+        if len(raw) != length or Stamp.of_status(os.fstat(descriptor)) != self._opened_stamp:
             raise self._changed()
         return decode_line(raw, self.path, number + 1)
 
@@ -97,6 +98,7 @@ class TextFile:
             if not is_packed(self.path) and Stamp.of(self._plain) != self._stamp:
                 raise self._changed()
             self._descriptor = os.open(self._plain, os.O_RDONLY)
+            self._opened_stamp = Stamp.of_status(os.fstat(self._descriptor))
             weakref.finalize(self, os.close, self._descriptor).atexit = False
         return self._descriptor, self._line_ends
 
