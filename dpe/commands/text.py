@@ -115,13 +115,13 @@ def vocab(
     Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
     """
     from dpe.text.corpus import read_lines, write_lines
+    from dpe.text.files import refuse_same_file
     from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
     refuse_overwriting(out, *source, *target, protect)
     refuse_overwriting(listing, *source, *target, protect, out)
     refuse_two_streams(*source, *target, protect)
-    if listing and listing.resolve() == out.resolve():
-        raise UserError(f"{out}: is named for two outputs; give each its own file.")
+    refuse_same_file([path.resolve() for path in (out, listing) if path])
     if not source and not target:
         raise UserError("There is no text to learn from; give --source or --target files.")
     protected = tuple(line for line in read_lines(protect) if line) if protect else ()

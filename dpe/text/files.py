@@ -16,7 +16,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache as once
@@ -61,7 +61,7 @@ def whole_files(*paths: Path) -> Iterator[tuple[BinaryIO, ...]]:
     try:
         for path in paths:
             outputs.append(_Output.open(path))
-        _refuse_same_file(outputs)
+        refuse_same_file([output.path for output in outputs if output.aside is not None])
         yield tuple(output.file for output in outputs)
         for output in outputs:
             output.finish()
@@ -263,8 +263,8 @@ class _Output:
             self.aside.unlink(missing_ok=True)
 
 
-def _refuse_same_file(outputs: list[_Output]) -> None:
-    places = [output.path for output in outputs if output.aside is not None]
+def refuse_same_file(places: Sequence[Path]) -> None:
+    """Of resolved paths, each of which is to be written."""
     for number, place in enumerate(places):
         if place in places[:number]:
             raise UserError(f"{place}: is named for two outputs; give each its own file.")
