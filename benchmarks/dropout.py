@@ -28,9 +28,9 @@ from subword_nmt.apply_bpe import BPE
 from benchmarks.record import record
 from benchmarks.subjects import text
 from dpe.text.draws import Draw
-from dpe.text.marked_words import MARKER
 from dpe.text.segmenters import BpeDropout
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.words import MARKER
 
 RUNS, DROPOUT = 5, 0.05
 

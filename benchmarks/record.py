@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dpe.files import whole_text_file
 from dpe.machine import machine, versions
-from dpe.text.files import whole_text_file
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("dpe", "ctranslate2", "numpy", "sentencepiece", "subword-nmt", "torch")

@@ -27,18 +27,18 @@ from torch import Tensor
 from benchmarks.record import RESULTS, record
 from benchmarks.steps import median_seconds
 from benchmarks.subjects import NETWORK, saved_segmenter, text, trained_mixed, vocabulary
-from dpe.inference.line_answers import CutSettings, LineCutter, NumberedPairs
-from dpe.inference.scored_batch import Cut, ScoredBatch
-from dpe.inference.segmenter import BATCH_CHARACTERS, Segmenter
-from dpe.inference.workers import ordered_results
+from dpe.corpus_run.lines import CutSettings, LineCutter, NumberedPairs
+from dpe.corpus_run.pool import ordered_results
 from dpe.model.batch_order import epoch_batches
 from dpe.model.batching import MixedCollator, MixedExample
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
+from dpe.segmenter.likelihood import batch_edge_scores, marginal_log_likelihood
+from dpe.segmenter.scored_batch import Cut, ScoredBatch
+from dpe.segmenter.segmenter import BATCH_CHARACTERS, Segmenter
 from dpe.text.corpus import Pair, write_lines
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
-from dpe.training.presets import SEGMENTER_PRESETS
+from dpe.training.settings import SEGMENTER_PRESETS
 
 SIZE, ROUNDS, TEXTBOOK_BATCH = 8_000, 3, 35
 PAPER_SIZE = 32_000

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from benchmarks.subjects import Collation, trained_mixed, translation_model, untrained_mixed
 from benchmarks.textbook import Table, full_cross_entropy, table, textbook_log_likelihood, torch_layers
 from dpe.model.batching import MixedBatch, TranslationBatch
+from dpe.model.device import keep_freed_memory
 from dpe.model.edge_scores import DEFAULT_THRESHOLD
 from dpe.model.mixed import MixedTransformer
 from dpe.model.translation import TranslationTransformer
-from dpe.training.allocator import keep_freed_memory
-from dpe.training.objectives import batch_edge_scores, label_smoothed_cross_entropy, marginal_log_likelihood
+from dpe.segmenter.likelihood import batch_edge_scores, marginal_log_likelihood
+from dpe.translator.training import label_smoothed_cross_entropy
 
 CONTENDERS = ("mixed", "translation", "textbook")
 OWN_LAYERS = "textbook with our layers"

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from sentencepiece import sentencepiece_model_pb2
 
+from dpe.demo.grammar import generate
 from dpe.errors import UserError
 from dpe.model.batch_order import epoch_batches
 from dpe.model.batching import (
@@ -26,17 +27,15 @@ from dpe.model.batching import (
     mixed_example,
     translation_example,
 )
+from dpe.model.checkpoint import MODEL, load_tensors, put_weights, save_model, write_settings
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
+from dpe.segmenter.training import SegmenterSettings, train_segmenter
 from dpe.text.corpus import read_lines, write_lines
-from dpe.text.grammar import generate
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from dpe.training.checkpoint import MODEL, load_tensors, put_weights, save_model, write_settings
-from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
-from dpe.training.session import Session, Stopping
-from dpe.training.settings import TrainingSettings
+from dpe.training.settings import Session, Stopping, TrainingSettings
 
 SHARED_TEXT = Path(__file__).parents[2] / "shared" / "data" / "multi30k" / "en-de"
 CACHE = Path(tempfile.gettempdir()) / "dpe-benchmarks"

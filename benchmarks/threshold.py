@@ -18,7 +18,7 @@ from benchmarks.training_step import active_share, start_probabilities
 from dpe.model.batching import MixedBatch
 from dpe.model.edge_scores import DEFAULT_THRESHOLD
 from dpe.model.mixed import MixedTransformer
-from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
+from dpe.segmenter.likelihood import batch_edge_scores, marginal_log_likelihood
 
 THRESHOLDS = (1e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2)
 BATCHES, CHARACTERS = 2, 2_000

@@ -22,14 +22,14 @@ from torch import Tensor
 from benchmarks.record import record
 from benchmarks.steps import Step, mixed_step
 from benchmarks.subjects import Collation, line_batches, text, trained_mixed
+from dpe.lattice.lattice import LatticeBuilder
 from dpe.model.attention import key_mask
 from dpe.model.batching import MixedBatch
+from dpe.model.device import keep_freed_memory
 from dpe.model.edge_scores import edge_scores
 from dpe.model.mixed import MixedTransformer
-from dpe.segmentation.lattice import LatticeBuilder
-from dpe.text.marked_words import split_words
-from dpe.training.allocator import keep_freed_memory
-from dpe.training.objectives import marginal_log_likelihood
+from dpe.segmenter.likelihood import marginal_log_likelihood
+from dpe.text.words import split_words
 
 BATCHES, REPETITIONS, COLLATED = 2, 5, 60
 

@@ -39,11 +39,11 @@ from benchmarks.steps import (
 )
 from benchmarks.subjects import BATCH_CHARACTERS, line_batches, text, trained_mixed, vocabulary
 from benchmarks.textbook import Table, textbook_log_likelihood
+from dpe.lattice.dynamic_program import edge_marginals
 from dpe.model.batching import MixedBatch
 from dpe.model.edge_scores import DEFAULT_THRESHOLD
 from dpe.model.mixed import MixedTransformer
-from dpe.segmentation.dynamic_program import edge_marginals
-from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
+from dpe.segmenter.likelihood import batch_edge_scores, marginal_log_likelihood
 
 SIZES = (8_000, 32_000)
 BATCHES, REPETITIONS = 2, 5

@@ -24,8 +24,6 @@ from benchmarks.beam_search import beam_search
 from benchmarks.record import record
 from benchmarks.steps import median_seconds
 from benchmarks.subjects import CACHE, NETWORK, saved_segmenter, text, trained_mixed, vocabulary
-from dpe.inference.corpus_cutter import SegmenterCutter
-from dpe.inference.translator import Translator, length_limit, load_model
 from dpe.model.batch_order import epoch_batches
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, translation_example
 from dpe.model.transformer import sinusoids
@@ -33,11 +31,10 @@ from dpe.model.translation import TranslationTransformer
 from dpe.progress import QUIET, Progress
 from dpe.text.corpus import write_lines
 from dpe.text.text_file import ParallelText
-from dpe.training.kept_cuts import Cutting
-from dpe.training.objectives import label_smoothed_cross_entropy
-from dpe.training.session import Session, Stopping
-from dpe.training.settings import TrainingSettings
-from dpe.training.translator_training import TranslatorSettings, train_translator
+from dpe.training.settings import Session, Stopping, TrainingSettings
+from dpe.translator.targets import Cutting, SegmenterCutter
+from dpe.translator.training import TranslatorSettings, label_smoothed_cross_entropy, train_translator
+from dpe.translator.translator import Translator, length_limit, load_model
 
 SIZE, ROUNDS, BEAM, SMOOTHING = 8_000, 5, 5, 0.1
 BATCH_TOKENS = 2_000

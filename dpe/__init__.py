@@ -9,10 +9,10 @@ from dpe.errors import UserError
 from dpe.version import __version__
 
 if TYPE_CHECKING:
-    from dpe.inference.on_the_fly import OnTheFly, TrainingPair
-    from dpe.inference.segmentation import Posterior, Score, Segmentation
-    from dpe.inference.segmenter import Segmenter
-    from dpe.inference.translator import Search, Translation, Translator
+    from dpe.segmenter.answers import Posterior, Score, Segmentation
+    from dpe.segmenter.on_the_fly import OnTheFly, TrainingPair
+    from dpe.segmenter.segmenter import Segmenter
+    from dpe.translator.translator import Search, Translation, Translator
 
 __all__ = [
     "OnTheFly",
@@ -30,15 +30,15 @@ __all__ = [
 
 # Imported when they are asked for, so that `import dpe` and `dpe --help` do not wait for torch.
 _WHERE = {
-    "OnTheFly": "dpe.inference.on_the_fly",
-    "TrainingPair": "dpe.inference.on_the_fly",
-    "Posterior": "dpe.inference.segmentation",
-    "Score": "dpe.inference.segmentation",
-    "Segmentation": "dpe.inference.segmentation",
-    "Segmenter": "dpe.inference.segmenter",
-    "Search": "dpe.inference.translator",
-    "Translation": "dpe.inference.translator",
-    "Translator": "dpe.inference.translator",
+    "OnTheFly": "dpe.segmenter.on_the_fly",
+    "TrainingPair": "dpe.segmenter.on_the_fly",
+    "Posterior": "dpe.segmenter.answers",
+    "Score": "dpe.segmenter.answers",
+    "Segmentation": "dpe.segmenter.answers",
+    "Segmenter": "dpe.segmenter.segmenter",
+    "Search": "dpe.translator.translator",
+    "Translation": "dpe.translator.translator",
+    "Translator": "dpe.translator.translator",
 }
 
 

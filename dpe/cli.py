@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dpe.commands import evaluation, explore, recipe, report, segment, segmenter, text, translator
+from dpe.commands import evaluation, experiment, explore, segmenter, text, translator
 from dpe.commands.command import Command
 from dpe.errors import UserError
 from dpe.progress import NORMAL, QUIET, VERBOSE, Progress
@@ -23,11 +23,9 @@ app = typer.Typer(
 )
 text.register(app)
 segmenter.register(app)
-segment.register(app)
 translator.register(app)
 evaluation.register(app)
-recipe.register(app)
-report.register(app)
+experiment.register(app)
 explore.register(app)
 for registered in app.registered_commands:
     registered.cls = Command

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpe.pipeline.experiment import Experiment
-from dpe.pipeline.models import Compute
+from dpe.experiment.models import Compute
+from dpe.experiment.reading import read_recipe
+from dpe.experiment.stages import Experiment
 from dpe.progress import QUIET, Progress
-from dpe.recipe.reading import read_recipe
 
 SILENT = Progress(QUIET)
 

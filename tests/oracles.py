@@ -12,8 +12,8 @@ from torch import Tensor
 from dpe import Segmenter
 from dpe.model.batching import MixedCollator
 from dpe.model.edge_scores import edge_scores_reference
-from dpe.text.marked_words import split_words
 from dpe.text.vocabulary import Vocabulary
+from dpe.text.words import split_words
 
 Cut = tuple[int, ...]  # every boundary, from 0 to the word's length
 Cuts = dict[tuple[str, ...], float]  # every lattice cut, as one string per edge, with its score

@@ -9,19 +9,18 @@ from typing import Any
 
 import torch
 
+from dpe.demo.grammar import generate
+from dpe.model.checkpoint import MODEL, save_model, write_settings
 from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 from dpe.progress import QUIET, Progress
+from dpe.segmenter.training import SegmenterSettings, train_segmenter
 from dpe.text.corpus import write_lines
-from dpe.text.grammar import generate
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from dpe.training.checkpoint import MODEL, save_model, write_settings
-from dpe.training.position import Position
 from dpe.training.processes import Processes
-from dpe.training.segmenter_training import SegmenterSettings, train_segmenter
-from dpe.training.session import Session, Stopping
-from dpe.training.settings import TrainingSettings
+from dpe.training.settings import Session, Stopping, TrainingSettings
+from dpe.training.state import Position
 
 PAIRS = [(pair.source, pair.target) for pair in generate(400, seed=5)]
 NETWORK = TransformerSettings(

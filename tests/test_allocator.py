@@ -9,7 +9,7 @@ import pytest
 
 STEPS = """
 import resource, sys, torch
-from dpe.training.allocator import keep_freed_memory
+from dpe.model.device import keep_freed_memory
 
 def step():
     tensors = [torch.ones(10_000_000) for _ in range(4)]  # 40 MB each

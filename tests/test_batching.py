@@ -15,18 +15,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpe.model.batch_order import batches_by_length, epoch_batches, shard
+from dpe.lattice.lattice import LatticeBuilder
+from dpe.model.batch_order import batches_by_length, epoch_batches, prefetch, shard
 from dpe.model.batching import (
     MixedCollator,
     MixedExample,
     TranslationExample,
     collate_translation,
 )
-from dpe.model.characters import CharacterIds
-from dpe.model.prefetch import prefetch
-from dpe.segmentation.lattice import LatticeBuilder
-from dpe.text.marked_words import MARKER, split_words
+from dpe.model.mixed import CharacterIds
 from dpe.text.vocabulary import Vocabulary
+from dpe.text.words import MARKER, split_words
 from tests.vocabularies import make_vocabulary
 
 Line = tuple[int, int, int]  # line, source size, target size
@@ -212,7 +211,7 @@ def test_prefetch_ends_when_closed_dropped_or_interrupted() -> None:
 def test_prefetch_does_not_hold_up_the_end_of_the_program() -> None:
     script = (
         "from itertools import count\n"
-        "from dpe.model.prefetch import prefetch\n"
+        "from dpe.model.batch_order import prefetch\n"
         "items = prefetch(count())\n"
         "print(next(items))\n"
     )

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dpe.errors import UserError
-from dpe.training.checkpoint import average_weights, put_weights, read_settings, save_tensors
+from dpe.model.checkpoint import average_weights, put_weights, read_settings, save_tensors
 from tests.segmenters import learned_vocabulary, save_segmenter
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpe.commands.checks import refuse_two_streams, require_files
+from dpe.commands.options import refuse_two_streams, require_files
 from dpe.errors import UserError
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dpe.evaluation.plots import draw_training_curve
-from dpe.pipeline.run_report import _curve
-from dpe.training.curve import Curve, read_curve
+from dpe.experiment.report import _curve
+from dpe.training.log import Curve, read_curve
 
 
 def test_a_record_that_a_kill_cut_short_is_left_out(tmp_path: Path) -> None:

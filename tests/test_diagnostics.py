@@ -15,10 +15,11 @@ from dpe.evaluation.diagnostics import (
     calibrate,
     diagnose,
     diagnose_file,
+    diagnostics_tables,
+    draw_diagnostics,
     expected_calibration_error,
     read_posteriors,
 )
-from dpe.evaluation.diagnostics_report import diagnostics_tables, draw_diagnostics
 
 
 def word(text: str, *boundaries: float, entropy: float = 0.0) -> PosteriorWord:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpe.differences import differing, first_difference, flatten
+from dpe.settings import differing, first_difference, flatten
 
 
 def test_nested_keys_are_joined_by_dots() -> None:

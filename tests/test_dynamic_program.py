@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from dpe.errors import UserError
-from dpe.segmentation import dynamic_program as dp
+from dpe.lattice import dynamic_program as dp
 from tests import oracles
 from tests.strategies import lattices, tied_scores
 

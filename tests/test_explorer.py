@@ -23,7 +23,7 @@ from dpe.commands.explore import address, listen, names_of
 from dpe.explorer.answers import Explorer
 from dpe.explorer.messages import LARGEST_N_BEST, LONGEST_TEXT
 from dpe.explorer.server import LONGEST_REQUEST, is_own_name, make_app
-from dpe.inference.lattice_edges import MOST_OTHERS
+from dpe.segmenter.lattice_edges import MOST_OTHERS
 from dpe.text.corpus import Pair
 from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import pytest
 
 from dpe.errors import UserError
-from dpe.text.files import (
+from dpe.files import (
     Stamp,
     cached_file,
     file_hash,
@@ -70,7 +70,7 @@ def test_killed_process_leaves_the_old_file(tmp_path: Path) -> None:
     path.write_bytes(b"old")
     program = (
         "import pathlib, sys, time\n"
-        "from dpe.text.files import whole_file\n"
+        "from dpe.files import whole_file\n"
         "with whole_file(pathlib.Path(sys.argv[1])) as file:\n"
         "    file.write(b'half' * 100000); file.flush(); print('ready', flush=True); time.sleep(60)\n"
     )

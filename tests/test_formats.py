@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from dpe.errors import UserError
 from dpe.text.draws import Draw
 from dpe.text.formats import FORMATS, format_pieces, parse_line
-from dpe.text.marked_words import MARKER
 from dpe.text.segmenters import BpeDropout, LongestMatch
 from dpe.text.vocabulary import Vocabulary
+from dpe.text.words import MARKER
 from tests.vocabularies import make_vocabulary
 
 any_line = st.one_of(st.text(), st.text(alphabet="abtalo ▁@ñ\u00a0\t", max_size=30))

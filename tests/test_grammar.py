@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dpe.demo.grammar import GoldPair, _distinct, generate, write_corpus
+from dpe.demo.inflection import Case, english_plural, english_s
+from dpe.demo.lexicon import ADJECTIVES, NOUNS, VERBS, nouns_of
 from dpe.errors import UserError
-from dpe.text.grammar import GoldPair, _distinct, generate, write_corpus
-from dpe.text.inflection import Case, english_plural, english_s
-from dpe.text.lexicon import ADJECTIVES, NOUNS, VERBS, nouns_of
 
 ME, YOU, SHE, WE, YOU_ALL, THEY = range(6)
 C = Case

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from torch import nn
 
-from dpe.training.checkpoint import load_tensors
-from dpe.training.kept_weights import KeptWeights
-from dpe.training.position import Position
+from dpe.model.checkpoint import load_tensors
+from dpe.training.state import KeptWeights, Position
 
 
 def after_epochs(directory: Path, epochs: list[tuple[float, float]]) -> tuple[Position, int]:

@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
-from dpe.segmentation.lattice import LatticeBatch, LatticeBuilder, WordLattice
-from dpe.text.marked_words import MARKER, split_words
+from dpe.lattice.lattice import LatticeBatch, LatticeBuilder, WordLattice
 from dpe.text.vocabulary import Vocabulary
+from dpe.text.words import MARKER, split_words
 from tests.vocabularies import make_vocabulary
 
 END = 3

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpe.text.marked_words import MARKER, pieces_by_word, split_words
+from dpe.text.words import MARKER, pieces_by_word, split_words
 
 
 @given(line=st.text(alphabet="ab▁"))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpe.errors import UserError
-from dpe.text.moses import Moses
+from dpe.text.preparation import Moses
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dpe.segmentation import dynamic_program as dp
-from dpe.segmentation.n_best import sentence_n_best
+from dpe.lattice import dynamic_program as dp
+from dpe.lattice.n_best import sentence_n_best
 from tests import oracles
 from tests.strategies import lattices, tied_scores
 

@@ -11,8 +11,8 @@ import torch
 from benchmarks.textbook import table, textbook_log_likelihood
 from dpe import Segmenter
 from dpe.model.batching import MixedCollator
+from dpe.segmenter.likelihood import batch_edge_scores, marginal_log_likelihood
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.objectives import batch_edge_scores, marginal_log_likelihood
 from tests.oracles import brute_force, log_sum_exp
 from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
 from tests.vocabularies import SENTENCES, letters_vocabulary

@@ -12,11 +12,11 @@ import torch
 from typer.main import get_command
 
 from dpe.cli import app, run
+from dpe.segmenter import training as segmenter_training
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.vocabulary import Vocabulary
-from dpe.training import segmenter_training, translator_training
-from dpe.training.presets import SEGMENTER_PRESETS
-from dpe.training.session import Stopping
+from dpe.training.settings import SEGMENTER_PRESETS, Stopping
+from dpe.translator import training as translator_training
 from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
 from tests.translators import write_corpus
 

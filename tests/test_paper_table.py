@@ -15,15 +15,12 @@ import pytest
 from dpe.cli import run
 from dpe.errors import UserError
 from dpe.evaluation.score_report import draw_bins
-from dpe.pipeline.length_tables import length_tables, mean_bins
-from dpe.pipeline.paper_table import paper_tables
-from dpe.pipeline.results import Results, read_results, write_results
-from dpe.pipeline.run_labels import labels
-from dpe.pipeline.scores_section import score_blocks
-from dpe.pipeline.training_table import training_table
-from dpe.recipe.recipe import CorpusFields, Recipe
-from dpe.recipe.systems import SYSTEMS
-from dpe.recipe.writing import recipe_json
+from dpe.experiment.recipe import CorpusFields, Recipe
+from dpe.experiment.report import score_blocks
+from dpe.experiment.results import Results, read_results, write_results
+from dpe.experiment.systems import SYSTEMS
+from dpe.experiment.tables import labels, length_tables, mean_bins, paper_tables, training_table
+from dpe.experiment.writing import recipe_json
 
 
 def hand_made_run(root: Path, scores: Mapping[str, list[float]], *, p: float, pair: str = "en-et") -> Path:

@@ -9,12 +9,12 @@ import pytest
 import sacrebleu
 
 from dpe.errors import UserError
-from dpe.pipeline.experiment import Experiment
-from dpe.pipeline.models import Compute, segmenter_settings, translator_settings, translator_stopping
-from dpe.pipeline.outputs import training_counts
-from dpe.pipeline.run import Part, fixed_settings, plan
-from dpe.pipeline.texts import Texts, make_corpus
-from dpe.recipe.reading import read_recipe
+from dpe.experiment.models import Compute, segmenter_settings, translator_settings, translator_stopping
+from dpe.experiment.outputs import training_counts
+from dpe.experiment.reading import read_recipe
+from dpe.experiment.run import Part, fixed_settings, plan
+from dpe.experiment.stages import Experiment
+from dpe.experiment.texts import Texts, make_corpus
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from tests.experiments import MINUSCULE, SILENT, experiment

@@ -12,11 +12,12 @@ import torch
 from torch import distributed as dist
 
 from dpe.errors import UserError
+from dpe.model.device import choose_device
 from dpe.model.translation import TranslationTransformer
 from dpe.text.segmenters import OwnCut
-from dpe.training.processes import Processes, choose_device
-from dpe.training.target_cuts import CountTargets
-from dpe.training.translator_task import TranslatorData, TranslatorTask
+from dpe.training.processes import Processes
+from dpe.translator.targets import CountTargets
+from dpe.translator.training import TranslatorData, TranslatorTask
 from tests.forked import FORK, at_the_same_time
 from tests.segmenters import learned_vocabulary
 from tests.translators import SETTINGS, bleu, open_corpus, write_corpus

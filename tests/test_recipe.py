@@ -11,10 +11,10 @@ from typing import get_type_hints
 import pytest
 
 from dpe.errors import UserError
-from dpe.recipe.reading import nearest, read_recipe, recipe_from_json
-from dpe.recipe.recipe import Recipe
-from dpe.recipe.systems import SYSTEMS, System
-from dpe.recipe.writing import recipe_json, recipe_toml
+from dpe.experiment.reading import nearest, read_recipe, recipe_from_json
+from dpe.experiment.recipe import Recipe
+from dpe.experiment.systems import SYSTEMS, System
+from dpe.experiment.writing import recipe_json, recipe_toml
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 SHIPPED = sorted(path for path in RECIPES.rglob("*.toml") if path.name != "common.toml")

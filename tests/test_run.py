@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dpe.inference.corpus_cutter import SegmenterCutter
-from dpe.pipeline.artifacts import Artifacts
-from dpe.pipeline.scheduling import in_order, run_stages
+from dpe.experiment.artifacts import Artifacts
+from dpe.experiment.run import in_order, run_stages
+from dpe.model.checkpoint import load_tensors
 from dpe.text.corpus import read_lines
-from dpe.training.checkpoint import load_tensors
-from dpe.training.kept_cuts import Cutting
+from dpe.translator.targets import Cutting, SegmenterCutter
 from tests.experiments import MINUSCULE, SILENT, experiment
 
 ROOT = Path(__file__).parents[1]

@@ -25,13 +25,13 @@ from dpe.evaluation.html_page import (
 from dpe.evaluation.lattice_picture import Arc, WordArcs, lattice_picture
 from dpe.evaluation.plots import TrainingCurve, draw_training_curves
 from dpe.evaluation.tables import Table
-from dpe.pipeline.artifacts import Artifacts
-from dpe.pipeline.experiment import Experiment
-from dpe.pipeline.models import Compute
-from dpe.pipeline.scheduling import in_order, run_stages
+from dpe.experiment.artifacts import Artifacts
+from dpe.experiment.models import Compute
+from dpe.experiment.reading import read_recipe
+from dpe.experiment.run import in_order, run_stages
+from dpe.experiment.stages import Experiment
+from dpe.experiment.writing import recipe_json, recipe_toml
 from dpe.progress import QUIET, Progress
-from dpe.recipe.reading import read_recipe
-from dpe.recipe.writing import recipe_json, recipe_toml
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 

@@ -13,12 +13,13 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from dpe.errors import UserError
-from dpe.evaluation.paired_bootstrap import Difference, paired_bootstrap
 from dpe.evaluation.score_report import draw_bleu_by_length, evaluation_tables, score_translations
 from dpe.evaluation.scores import (
+    Difference,
     SystemOutput,
     bleu_by_length,
     dev_bleu,
+    paired_bootstrap,
     read_reference,
     score,
     summarise,

@@ -18,13 +18,13 @@ from scipy.stats import chisquare
 
 import dpe
 from dpe import OnTheFly, Segmenter, UserError
-from dpe.inference import lazy_best, long_lines, scored_batch
-from dpe.inference.long_lines import Window, long_line_scores, windows
-from dpe.inference.scored_batch import Cut, ScoredBatch
 from dpe.model.batching import MixedCollator
 from dpe.model.edge_scores import edge_scores_reference
+from dpe.segmenter import lazy_best, long_lines, scored_batch
+from dpe.segmenter.likelihood import batch_edge_scores
+from dpe.segmenter.long_lines import Window, long_line_scores, windows
+from dpe.segmenter.scored_batch import Cut, ScoredBatch
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.objectives import batch_edge_scores
 from tests.oracles import Cuts, brute_force, log_sum_exp
 from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
 from tests.vocabularies import LETTERS, SENTENCES, letters_vocabulary, make_vocabulary

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from dpe.errors import UserError
 from dpe.text.draws import Draw
-from dpe.text.marked_words import MARKER, split_words
 from dpe.text.segmenters import (
     METHODS,
     Bpe,
@@ -29,6 +28,7 @@ from dpe.text.segmenters import (
 )
 from dpe.text.unigram import Unigram
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.words import MARKER, split_words
 from tests.dropout_oracle import (
     all_cuts,
     chi_square_p_value,

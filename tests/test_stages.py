@@ -14,10 +14,15 @@ from typing import Any
 import pytest
 
 from dpe.errors import UserError
-from dpe.pipeline.artifacts import Artifacts, Stage, State
-from dpe.pipeline.run import _refuse_files_without_plan
-from dpe.pipeline.scheduling import describe, in_order, run_stages
-from dpe.pipeline.shared_run import shared_run, stage_lock
+from dpe.experiment.artifacts import Artifacts, Stage, State
+from dpe.experiment.run import (
+    _refuse_files_without_plan,
+    describe,
+    in_order,
+    run_stages,
+    shared_run,
+    stage_lock,
+)
 from dpe.progress import QUIET, Progress
 
 ROOT = Path(__file__).parents[1]
@@ -240,7 +245,7 @@ def other_process(code: str) -> Iterator[subprocess.Popen[str]]:
 
 def holding(context: str) -> str:
     return (
-        "import time; from pathlib import Path; from dpe.pipeline.shared_run import *\n"
+        "import time; from pathlib import Path; from dpe.experiment.run import *\n"
         f"with {context} as held: print('ready', flush=True); time.sleep(600)"
     )
 
@@ -271,7 +276,7 @@ def test_processes_with_other_settings_are_refused_while_one_works(tmp_path: Pat
 
 def test_processes_that_start_together_with_equal_settings_are_both_let_in(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from dpe.pipeline.shared_run import *\n"
+        "import sys; from pathlib import Path; from dpe.experiment.run import *\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "for n in range(200):\n"
         f"    with shared_run(Path({str(tmp_path)!r}) / str(n), {{'size': 1}}): pass\n"
@@ -294,9 +299,10 @@ def test_two_processes_share_the_stages(tmp_path: Path) -> None:
     code = f"""
 import time
 from pathlib import Path
-from dpe.pipeline.artifacts import Artifacts, Stage
-from dpe.pipeline.scheduling import run_stages
-from dpe.progress import QUIET, Progress
+from dpe.experiment.artifacts import Artifacts, Stage
+from dpe.experiment.run import run_stages
+from dpe.progress import QUIET
+from dpe.progress import Progress
 def make(name):
     def work(directory):
         with open({str(log)!r}, "a") as file: file.write(name + chr(10))

@@ -11,13 +11,18 @@ from pathlib import Path
 import pytest
 
 from dpe.errors import UserError
-from dpe.inference.corpus_cutter import SegmenterCutter
 from dpe.progress import QUIET, Progress
 from dpe.text.draws import Draw
 from dpe.text.segmenters import BpeDropout
-from dpe.training.kept_cuts import Cutting, KeptCuts
 from dpe.training.processes import Processes
-from dpe.training.target_cuts import CountTargets, SegmenterTargets, changed_shares
+from dpe.translator.targets import (
+    CountTargets,
+    Cutting,
+    KeptCuts,
+    SegmenterCutter,
+    SegmenterTargets,
+    changed_shares,
+)
 from tests.forked import FORK, at_the_same_time
 from tests.segmenters import learned_vocabulary, save_segmenter
 from tests.translators import TRAIN, open_corpus, write_corpus

@@ -12,14 +12,14 @@ from dpe.model.batching import MixedCollator
 from dpe.model.cross_entropy import smoothed_cross_entropy_reference
 from dpe.model.mixed import MixedTransformer
 from dpe.model.translation import TranslationTransformer
+from dpe.segmenter.training import SegmenterData, SegmenterTask
 from dpe.text.corpus import write_lines
 from dpe.text.draws import Draw
 from dpe.text.segmenters import Bpe, BpeDropout, OwnCut
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from dpe.training.segmenter_task import SegmenterData, SegmenterTask
-from dpe.training.target_cuts import CountTargets
-from dpe.training.translator_task import TranslatorData, TranslatorTask
+from dpe.translator.targets import CountTargets
+from dpe.translator.training import TranslatorData, TranslatorTask
 from tests.segmenters import SMALLEST, TARGETS, learned_vocabulary
 from tests.translators import SETTINGS, TRAIN, bleu, open_corpus, write_corpus
 

@@ -11,18 +11,17 @@ import torch
 
 from dpe import Segmenter, UserError
 from dpe.cli import run
-from dpe.inference.corpus_cutter import SegmenterCutter
-from dpe.inference.scored_batch import ScoredBatch
-from dpe.inference.translator import Translator
+from dpe.model.checkpoint import load_tensors
 from dpe.progress import QUIET, Progress
+from dpe.segmenter.scored_batch import ScoredBatch
 from dpe.text.draws import Draw
 from dpe.text.segmenters import Bpe, BpeDropout, LongestMatch
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from dpe.training.checkpoint import load_tensors
-from dpe.training.curve import read_curve
-from dpe.training.kept_cuts import Cutting
-from dpe.training.session import Stopping
+from dpe.training.log import read_curve
+from dpe.training.settings import Stopping
 from dpe.training.trainer import Trainer
+from dpe.translator.targets import Cutting, SegmenterCutter
+from dpe.translator.translator import Translator
 from tests.segmenters import learned_vocabulary, save_segmenter
 from tests.translators import TRAIN, train, write_corpus
 

@@ -17,20 +17,18 @@ import pytest
 import torch
 
 from dpe.errors import UserError
+from dpe.model.checkpoint import load_tensors
 from dpe.model.mixed import MixedTransformer
 from dpe.progress import Progress
+from dpe.segmenter.training import SegmenterData, SegmenterTask
 from dpe.text.corpus import write_lines
 from dpe.text.segmenters import OwnCut
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from dpe.training.checkpoint import load_tensors
-from dpe.training.curve import read_curve
-from dpe.training.kept_weights import KeptWeights
-from dpe.training.position import Position
+from dpe.training.log import read_curve
 from dpe.training.processes import Processes
-from dpe.training.segmenter_task import SegmenterData, SegmenterTask
-from dpe.training.session import Session, Stopping
-from dpe.training.settings import TrainingSettings
+from dpe.training.settings import Session, Stopping, TrainingSettings
+from dpe.training.state import KeptWeights, Position
 from dpe.training.trainer import Trainer
 from tests.segmenters import SMALLEST, TARGETS, UPDATES, train
 

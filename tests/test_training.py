@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpe.training.checkpoint import load_tensors
-from dpe.training.curve import read_curve
+from dpe.model.checkpoint import load_tensors
+from dpe.training.log import read_curve
 
 ROOT = Path(__file__).parents[1]
 DPE = [sys.executable, "-m", "dpe"]

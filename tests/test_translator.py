@@ -19,13 +19,13 @@ import torch
 import dpe
 from dpe import Translator, UserError
 from dpe.cli import run
-from dpe.inference.ctranslate2_export import export_model, token_names
-from dpe.inference.deployment import export_translator
-from dpe.inference.translator import LONGEST_PART, exported, length_limit, load_model
+from dpe.model.checkpoint import MODEL, save_model
 from dpe.model.translation import TranslationTransformer
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.checkpoint import MODEL, save_model
-from dpe.training.session import Stopping
+from dpe.training.settings import Stopping
+from dpe.translator.ctranslate2 import export_model, token_names
+from dpe.translator.deployment import export_translator
+from dpe.translator.translator import LONGEST_PART, exported, length_limit, load_model
 from tests.segmenters import learned_vocabulary, save_segmenter
 from tests.translators import SETTINGS, TEST, train, write_corpus
 from tests.vocabularies import make_vocabulary
@@ -336,7 +336,7 @@ def test_an_export_of_eight_bits_is_smaller_and_translates(trained: Path, tmp_pa
 
 
 def test_the_package_hands_out_the_translator() -> None:
-    from dpe.inference import translator as module
+    from dpe.translator import translator as module
 
     assert dpe.Translator is module.Translator
 
@@ -346,6 +346,6 @@ def test_where_nothing_can_be_written_the_export_is_temporary(
 ) -> None:
     shutil.copytree(trained, tmp_path / "out", ignore=shutil.ignore_patterns("ctranslate2-*"))
     before = sorted((tmp_path / "out").iterdir())
-    monkeypatch.setattr("dpe.inference.translator.os.access", lambda *_: False)  # root may always write
+    monkeypatch.setattr("dpe.translator.translator.os.access", lambda *_: False)  # root may always write
     assert isinstance(Translator.load(tmp_path / "out", threads=1).translate("a dog."), str)
     assert sorted((tmp_path / "out").iterdir()) == before

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
-from dpe.text.marked_words import MARKER
 from dpe.text.vocabulary import (
     Vocabulary,
     VocabularySettings,
     check_protected,
     learn_vocabulary,
 )
+from dpe.text.words import MARKER
 from tests.vocabularies import make_text, make_vocabulary
 
 ODD_LINES = [

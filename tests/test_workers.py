@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import torch
 
+from dpe.corpus_run import run as corpus_run
+from dpe.corpus_run.lines import EpochDraws, LineScorer
+from dpe.corpus_run.output import ResumableOutput
+from dpe.corpus_run.pool import ordered_results
+from dpe.corpus_run.run import CorpusRun, CorpusText, _Reader
 from dpe.errors import UserError
-from dpe.inference import corpus_run
-from dpe.inference.corpus_run import CorpusRun, CorpusText, _Reader
-from dpe.inference.line_answers import EpochDraws, LineScorer
-from dpe.inference.resumable_output import ResumableOutput
-from dpe.inference.scored_batch import ScoredBatch
-from dpe.inference.workers import ordered_results
 from dpe.progress import QUIET, Progress
+from dpe.segmenter.scored_batch import ScoredBatch
 from dpe.text.corpus import Pair, write_lines
 from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
 

@@ -11,11 +11,10 @@ from dpe.evaluation.scores import SystemOutput, score
 from dpe.model.transformer import TransformerSettings
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.kept_cuts import CorpusCutter
-from dpe.training.position import Position
-from dpe.training.session import Session, Stopping
-from dpe.training.settings import TrainingSettings
-from dpe.training.translator_training import TranslatorSettings, train_translator
+from dpe.training.settings import Session, Stopping, TrainingSettings
+from dpe.training.state import Position
+from dpe.translator.targets import CorpusCutter
+from dpe.translator.training import TranslatorSettings, train_translator
 from tests.segmenters import PAIRS
 
 TRAIN, DEV, TEST = PAIRS[:300], PAIRS[300:310], PAIRS[310:374]

@@ -9,8 +9,8 @@ from typing import Any
 from sentencepiece import sentencepiece_model_pb2 as proto
 
 from dpe.choices import VocabularyType
-from dpe.text.marked_words import MARKER
 from dpe.text.vocabulary import Vocabulary
+from dpe.text.words import MARKER
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 STEMS = ["talo", "auto", "kirja", "lower", "newest", "wide", "house", "Häuser", "straße", "öljy", "東京"]

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpe.choices import SegmentedFormat
-from dpe.commands.checks import require_files
-from dpe.commands.options import AsJson, AsMarkdown, BleuTokenize, Seed
+from dpe.commands.options import AsJson, AsMarkdown, BleuTokenize, Seed, require_files
 from dpe.errors import UserError
+from dpe.files import whole_text_file
 from dpe.progress import Progress
-from dpe.text.files import whole_text_file
 
 if TYPE_CHECKING:
     from dpe.evaluation.tables import Table
@@ -31,7 +30,7 @@ _TELLING_KEYS = {
 
 def _refuse_other_results(context: typer.Context, out: Path | None) -> Path | None:
     """`results.json` is the name of the results of a run, and of each command here."""
-    from dpe.pipeline.results import PLAN
+    from dpe.experiment.results import PLAN
 
     if out and (out / PLAN).exists():
         raise UserError(f"{out} is the directory of a run, whose results.json would be lost; give another.")
@@ -220,8 +219,7 @@ def diagnose(
 
     Example: `dpe diagnose --jsonl test.jsonl --gold gold.tsv --train-counts train.fi`
     """
-    from dpe.evaluation.diagnostics import diagnose_file
-    from dpe.evaluation.diagnostics_report import diagnostics_tables, draw_diagnostics
+    from dpe.evaluation.diagnostics import diagnose_file, diagnostics_tables, draw_diagnostics
 
     require_files(train_counts)
     result = diagnose_file(posteriors, gold=gold, train_counts=train_counts)

@@ -69,7 +69,7 @@ def explore(
         raise UserError(
             "The explorer needs more packages; in a checkout: pip install '.[explore]'"
         ) from error
-    from dpe.inference.segmenter import Segmenter
+    from dpe.segmenter.segmenter import Segmenter
 
     progress: Progress = context.obj
     names = names_of(segmenter)
@@ -113,8 +113,8 @@ def address(listener: socket.socket) -> str:
 
 
 def _pairs(path: Path | None) -> Iterable[Pair]:
+    from dpe.demo.grammar import generate
     from dpe.text.corpus import Pair, read_tsv
-    from dpe.text.grammar import generate
 
     if path is not None:
         return read_tsv(path)

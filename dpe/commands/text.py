@@ -10,8 +10,15 @@ from typing import Annotated
 import typer
 
 from dpe.choices import CountMethod, Normalization, PieceFormat, VocabularyType
-from dpe.commands.checks import refuse_idle, refuse_overwriting, refuse_two_streams
-from dpe.commands.options import InputFile, OutFile, VocabularyFile, named_file
+from dpe.commands.options import (
+    InputFile,
+    OutFile,
+    VocabularyFile,
+    named_file,
+    refuse_idle,
+    refuse_overwriting,
+    refuse_two_streams,
+)
 from dpe.errors import UserError
 from dpe.progress import Progress
 
@@ -37,7 +44,7 @@ def demo_corpus(
 
     Example: `dpe demo-corpus --out corpus`
     """
-    from dpe.text.grammar import write_corpus
+    from dpe.demo.grammar import write_corpus
 
     report = write_corpus(out, pairs=pairs, seed=seed)
     progress: Progress = context.obj
@@ -114,8 +121,8 @@ def vocab(
 
     Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
     """
+    from dpe.files import refuse_same_file
     from dpe.text.corpus import read_lines, write_lines
-    from dpe.text.files import refuse_same_file
     from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
     refuse_overwriting(out, *source, *target, protect)
@@ -226,8 +233,8 @@ def decode(
     """
     from dpe.text.corpus import read_lines, write_lines
     from dpe.text.formats import parse_line
-    from dpe.text.marked_words import MARKER
     from dpe.text.vocabulary import Vocabulary
+    from dpe.text.words import MARKER
 
     vocabulary = Vocabulary.load(vocab)
     progress: Progress = context.obj

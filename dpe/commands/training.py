@@ -12,7 +12,7 @@ import typer
 from dpe.progress import QUIET, Progress
 
 if TYPE_CHECKING:
-    from dpe.training.session import Session, Stopping
+    from dpe.training.settings import Session, Stopping
 
 
 @contextmanager
@@ -27,9 +27,11 @@ def training_session(
 ) -> Iterator[Session]:
     """Join the other processes, of which the first talks; leave them with a picture of the curve."""
     from dpe.evaluation.plots import draw_training_curve
-    from dpe.training.curve import CURVE, PICTURE, read_curve
-    from dpe.training.processes import join_processes, leave_processes, use_threads
-    from dpe.training.session import Session
+    from dpe.model.checkpoint import CURVE, PICTURE
+    from dpe.model.device import use_threads
+    from dpe.training.log import read_curve
+    from dpe.training.processes import join_processes, leave_processes
+    from dpe.training.settings import Session
 
     use_threads(threads)
     processes = join_processes(device)

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import typer
 
 from dpe.choices import SourceMethod, TargetMethod
-from dpe.commands.checks import model_files, refuse_idle, refuse_overwriting
 from dpe.commands.options import (
     Accumulate,
     Average,
@@ -30,6 +29,9 @@ from dpe.commands.options import (
     TrainTarget,
     VocabularyFile,
     Warmup,
+    model_files,
+    refuse_idle,
+    refuse_overwriting,
 )
 from dpe.commands.training import training_session
 from dpe.progress import Progress
@@ -141,12 +143,12 @@ def train_translator(
     --segmenter segmenter --preset tiny --out translator`
     """
     from dpe.evaluation.scores import dev_bleu
-    from dpe.inference.corpus_cutter import SegmenterCutter
     from dpe.text.text_file import ParallelText
     from dpe.text.vocabulary import Vocabulary
-    from dpe.training.presets import TRANSLATOR_PRESETS
-    from dpe.training.translator_training import TranslatorSettings
-    from dpe.training.translator_training import train_translator as train
+    from dpe.training.settings import TRANSLATOR_PRESETS
+    from dpe.translator.targets import SegmenterCutter
+    from dpe.translator.training import TranslatorSettings
+    from dpe.translator.training import train_translator as train
 
     own = {
         "bpe-dropout": {"--bpe-dropout": bpe_dropout},
@@ -228,8 +230,8 @@ def translate(
 
     Example: `dpe translate --translator translator < test.en > test.fi`
     """
-    from dpe.inference.translator import Search, Translator
     from dpe.text.corpus import read_lines, write_lines
+    from dpe.translator.translator import Search, Translator
 
     progress: Progress = context.obj
     search = Search(beam=beam, length_penalty=length_penalty, n_best=n_best, batch_tokens=batch_tokens)
@@ -259,7 +261,7 @@ def export(
 
     Example: `dpe export --translator translator --to ctranslate2 --int8 --out deployed`
     """
-    from dpe.inference.deployment import export_translator
+    from dpe.translator.deployment import export_translator
 
     export_translator(translator, out, int8=int8)
     progress: Progress = context.obj

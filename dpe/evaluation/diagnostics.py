@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 from dpe.errors import UserError
 from dpe.evaluation.comparison import BAND_LABELS, band_label
 from dpe.evaluation.morphology import gold_cuts, read_gold
+from dpe.evaluation.plots import draw_bars, draw_reliability
 from dpe.evaluation.segmented_text import Cuts, count_words, word_spans
+from dpe.evaluation.tables import Table, percent
 from dpe.text.corpus import read_lines
 
 CALIBRATION_BINS = 10
@@ -203,3 +205,57 @@ def _entropy_bands(entropies: Mapping[str, list[float]], frequency: Mapping[str,
         for label in BAND_LABELS
         if (values := values_of[label])
     ]
+
+
+def diagnostics_tables(result: Diagnostics) -> list[Table]:
+    """Entropy by band and the reliability table, as far as there is anything to show."""
+    tables = [_entropy_table(result.entropy)] if result.entropy else []
+    if result.calibration_error is not None:
+        tables.append(_calibration_table(result.calibration, result.calibration_error))
+    return tables
+
+
+def _entropy_table(bands: Iterable[EntropyBand]) -> Table:
+    columns = ["frequency", "tokens", "mean entropy", "median", "below 0.01"]
+    rows = [
+        [band.label, f"{band.tokens:,}", f"{band.mean:.4f}", f"{band.median:.4f}", percent(band.certain)]
+        for band in bands
+    ]
+    title = "Entropy of a word's cuts by its frequency, in nats"
+    return Table(title, columns, rows, frozenset({"frequency"}))
+
+
+def _calibration_table(bins: Iterable[CalibrationBin], error: float) -> Table:
+    columns = ["probability", "positions", "mean probability", "gold boundaries"]
+    rows = [
+        [
+            f"{part.lowest:.1f}-{part.highest:.1f}",
+            f"{part.positions:,}",
+            f"{part.mean_probability:.4f}",
+            f"{part.gold_share:.4f}",
+        ]
+        for part in bins
+    ]
+    title = "Probability of a boundary against the gold"
+    note = f"Expected calibration error: {error:.4f}"
+    return Table(title, columns, rows, frozenset({"probability"}), note)
+
+
+def draw_diagnostics(result: Diagnostics, directory: Path) -> list[Path]:
+    """Entropy by band and the reliability diagram, each as PNG and SVG."""
+    pictures = []
+    if result.entropy:
+        pictures += draw_bars(
+            [f"{band.label}\n{band.tokens:,}" for band in result.entropy],
+            {
+                "mean": [band.mean for band in result.entropy],
+                "median": [band.median for band in result.entropy],
+            },
+            directory / "entropy",
+            xlabel="frequency of the word, and number of tokens",
+            ylabel="entropy of its cuts, nats",
+        )
+    if result.calibration:
+        points = [(part.mean_probability, part.gold_share, part.positions) for part in result.calibration]
+        pictures += draw_reliability(points, directory / "calibration")
+    return pictures

@@ -15,8 +15,8 @@ from typing import NewType
 from xml.etree import ElementTree
 
 from dpe.evaluation.tables import Table
-from dpe.text.files import whole_text_file
-from dpe.text.marked_words import MARKER, pieces_by_word, split_words
+from dpe.files import whole_text_file
+from dpe.text.words import MARKER, pieces_by_word, split_words
 
 Html = NewType("Html", str)
 _ADAPTED = {"#000000": "currentColor", "#ffffff": "none"}  # to a light or dark page

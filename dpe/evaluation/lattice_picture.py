@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from dpe.evaluation.html_page import Html
-from dpe.text.marked_words import MARKER
+from dpe.text.words import MARKER
 
 LEAST_DRAWN = 0.005  # probability of an arc off the best path
 _CHARACTER, _MARGIN, _LETTERS = 22, 12, 44  # pixels: a letter's width, the rim, the letters' height

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpe.errors import UserError
-from dpe.text.marked_words import MARKER
+from dpe.text.words import MARKER
 
 RENYI_ALPHA = 2.5
 

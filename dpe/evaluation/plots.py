@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpe.text.files import whole_file
+from dpe.files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

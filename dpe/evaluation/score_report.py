@@ -7,14 +7,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from dpe.evaluation.paired_bootstrap import Difference, paired_bootstrap
 from dpe.evaluation.plots import draw_lines
 from dpe.evaluation.scores import (
+    Difference,
     LengthBin,
     Scores,
     Summary,
     bleu_by_length,
     doubt,
+    paired_bootstrap,
     read_reference,
     read_translations,
     score,

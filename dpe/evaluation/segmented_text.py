@@ -24,7 +24,7 @@ from dpe.choices import SegmentedFormat
 from dpe.errors import UserError
 from dpe.text.corpus import read_lines
 from dpe.text.formats import JSON_LINES
-from dpe.text.marked_words import MARKER
+from dpe.text.words import MARKER
 
 LINES_TO_DETECT = 1000
 

@@ -19,16 +19,16 @@ from dpe.explorer.messages import (
     Setup,
     Word,
 )
-from dpe.inference import scored_batch
-from dpe.inference.lattice_edges import WordEdges, sentence_edges
-from dpe.inference.scored_batch import ScoredBatch
-from dpe.inference.segmentation import Posterior, posterior_probability
-from dpe.inference.segmenter import Segmenter
+from dpe.segmenter import scored_batch
+from dpe.segmenter.answers import Posterior, posterior_probability
+from dpe.segmenter.lattice_edges import WordEdges, sentence_edges
+from dpe.segmenter.scored_batch import ScoredBatch
+from dpe.segmenter.segmenter import Segmenter
 from dpe.text.corpus import Pair, one_line
 from dpe.text.draws import Draw
-from dpe.text.marked_words import MARKER, pieces_by_word, split_words
 from dpe.text.segmenters import source_segmenter
 from dpe.text.vocabulary import Vocabulary
+from dpe.text.words import MARKER, pieces_by_word, split_words
 from dpe.version import __version__
 
 

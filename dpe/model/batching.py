@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpe.model.characters import CharacterIds
-from dpe.segmentation.lattice import LatticeBatch, LatticeBuilder
+from dpe.lattice.lattice import LatticeBatch, LatticeBuilder
+from dpe.model.mixed import CharacterIds
 from dpe.text.draws import NOISE_STREAM, generator
-from dpe.text.marked_words import split_words
 from dpe.text.vocabulary import Vocabulary
+from dpe.text.words import split_words
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

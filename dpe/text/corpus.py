@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpe.errors import UserError
-from dpe.text.files import (
+from dpe.files import (
     is_standard_stream,
     reading,
     whole_packed_files,

@@ -12,8 +12,8 @@ from typing import get_args
 
 from dpe.choices import PieceFormat
 from dpe.errors import UserError
-from dpe.text.marked_words import MARKER
 from dpe.text.vocabulary import Vocabulary
+from dpe.text.words import MARKER
 
 FORMATS = get_args(PieceFormat)
 _JOINT = "@@"

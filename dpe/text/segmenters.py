@@ -16,12 +16,12 @@ from typing import Protocol, get_args
 
 from dpe.choices import CountMethod
 from dpe.errors import UserError
+from dpe.text.bpe import MergingWord, draw_survivals, merge
 from dpe.text.draws import Draw
-from dpe.text.marked_words import split_words
-from dpe.text.merging import MergingWord, draw_survivals, merge
 from dpe.text.unigram import Unigram
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.word_cuts import WordCache, join_unknown, require_type, word_parts
+from dpe.text.words import split_words
 
 DROPOUT = 0.05  # the paper's
 METHODS = get_args(CountMethod)

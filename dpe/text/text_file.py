@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpe.errors import UserError
-from dpe.text.corpus import Pair, decode_line, read_lines
-from dpe.text.files import (
+from dpe.files import (
     Stamp,
     cached_file,
     file_hash,
@@ -26,6 +25,7 @@ from dpe.text.files import (
     temporary_cache,
     whole_file,
 )
+from dpe.text.corpus import Pair, decode_line, read_lines
 
 _CHUNK = 1 << 20
 _OFFSET = np.dtype("<i8")

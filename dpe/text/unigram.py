@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from dpe.errors import UserError
 from dpe.text.draws import Draw
-from dpe.text.marked_words import split_words
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.word_cuts import WordCache, join_unknown, require_type, word_parts
+from dpe.text.words import split_words
 
 # SentencePiece's unigram models rate an unknown character this far below their worst piece.
 _UNKNOWN_PENALTY = 10.0

@@ -20,19 +20,19 @@ import sentencepiece
 
 from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
+from dpe.files import whole_file
 from dpe.text.corpus import checked_text
-from dpe.text.files import whole_file
-from dpe.text.marked_words import MARKER
-from dpe.text.protected import ProtectedUnigram
 from dpe.text.sentencepiece_model import (
     NORMAL,
     SPECIAL_PIECES,
     USER_DEFINED,
+    ProtectedUnigram,
     load_processor,
     parse,
     refuse_unusable,
     with_special_pieces,
 )
+from dpe.text.words import MARKER
 
 # Our words for SentencePiece's rules. Its "nmt_nfkc" is NFKC that also reads odd blanks as blanks.
 _NORMALIZATION_RULES = {"nfkc": "nmt_nfkc", "identity": "identity"}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from dpe.errors import UserError
+from dpe.model.device import choose_device
 
 _CPU = torch.device("cpu")
 
@@ -88,23 +87,3 @@ def leave_processes(processes: Processes) -> None:
     """Close the group, if there is one."""
     if processes.world > 1:
         dist.destroy_process_group()
-
-
-def use_threads(threads: int | None) -> None:
-    """Compute on the CPU with so many threads in this process; None leaves it to torch."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-
-
-def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
-    """`auto` is a GPU where there is one; with many processes each takes its own."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda":
-        name = f"cuda:{local_rank}"
-    if not re.fullmatch(r"cpu|cuda:\d+", name):
-        raise UserError(f"There is no device called {name!r}; use auto, cpu or cuda.")
-    device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError("The device cuda was asked for, but torch sees no GPU; use --device cpu.")
-    return device

@@ -1,10 +1,11 @@
-"""What the trainer asks of a model that it trains; segmenter_task.py and translator_task.py answer.
+"""What the trainer asks of a model that it trains; each model has one.
 
 Both leave out lines that are too long for the memory of a batch, and say how many.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, Protocol, TypeVar
 
@@ -79,3 +80,8 @@ def left_out_sentence(train: int, train_limit: str, dev: int, dev_limit: str) ->
     if dev:
         parts.append(f"{dev:,} lines of the development text longer than {dev_limit} left out")
     return "; ".join(parts)
+
+
+def bits_of(nats: float, units: float) -> float:
+    """A sum in nats as bits a unit: a character or a token."""
+    return nats / max(units, 1.0) / math.log(2)

@@ -8,8 +8,11 @@ processes make the updates of one process that accumulates N times as many batch
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,19 +20,14 @@ from typing import Any
 import torch
 
 from dpe.errors import UserError
-from dpe.model.batch_order import shard
-from dpe.model.prefetch import prefetch
+from dpe.model.batch_order import prefetch, shard
+from dpe.model.checkpoint import MODEL, average_weights, put_weights
+from dpe.model.device import keep_freed_memory
 from dpe.text.draws import torch_seed
-from dpe.training.allocator import keep_freed_memory
-from dpe.training.checkpoint import MODEL, average_weights, put_weights
-from dpe.training.interrupts import put_off
-from dpe.training.kept_weights import KeptWeights
-from dpe.training.objectives import bits_of
-from dpe.training.position import Position, load_position, save_position
-from dpe.training.session import Session
-from dpe.training.settings import TrainingSettings
-from dpe.training.task import Task
-from dpe.training.training_log import TrainingLog
+from dpe.training.log import TrainingLog
+from dpe.training.settings import Session, TrainingSettings
+from dpe.training.state import KeptWeights, Position, load_position, save_position
+from dpe.training.task import Task, bits_of
 
 
 class Trainer:
@@ -242,3 +240,35 @@ class Trainer:
         self.position.seconds, self.position.records = self.log.seconds, self.log.records
         if self.processes.first:
             save_position(self.directory, self.position, self.model, self.optimizer)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def put_off() -> Iterator[list[int]]:
+    """Let the update under way finish and be saved; the list holds the signals that came."""
+    received: list[int] = []
+    with _handled(lambda number, _: received.append(number)):
+        yield received
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Inside `put_off`, stop at once what can go on where it was."""
+    with _handled(signal.default_int_handler):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, Any], Any]) -> Iterator[None]:
+    """Only the main thread may, and needs to, handle signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

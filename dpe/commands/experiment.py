@@ -1,0 +1,160 @@
+"""Commands that run whole experiments and look at them: run, table, show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dpe.commands.options import AsJson, AsMarkdown, Device, named_file
+from dpe.errors import UserError
+from dpe.progress import Progress
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the command line."""
+    app.command("run")(run)
+    app.command("table")(table)
+    app.command("show")(show)
+    app.command("report")(report)
+
+
+def run(
+    context: typer.Context,
+    *,
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A TOML file; see recipes/.")],
+    set_: Annotated[
+        list[str],
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe; may be repeated."),
+    ] = [],  # noqa: B006
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where everything goes. [default: runs/NAME]")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the stages and how far each is; make nothing.")
+    ] = False,
+    only: Annotated[
+        list[str], typer.Option(metavar="SYSTEM", help="Run this system only; may be repeated.")
+    ] = [],  # noqa: B006
+    seed: Annotated[list[int], typer.Option(help="Run this seed only; may be repeated.")] = [],  # noqa: B006
+    device: Device = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Cores to compute with. [default: all]")] = None,
+) -> None:
+    """Run an experiment from text to the table of scores; what is up to date is not made again.
+
+    Killed and started again it goes on. Several processes may work on one run at the same time: start the
+    command again, with --threads 1 for each on a machine of two cores, and they share the stages.
+
+    Example: `dpe run recipes/demo.toml --set vocabulary.size=2000`
+    """
+    from dpe.evaluation.tables import print_tables
+    from dpe.experiment.artifacts import Artifacts
+    from dpe.experiment.models import Compute
+    from dpe.experiment.reading import read_recipe
+    from dpe.experiment.run import Part, describe, plan, run_experiment
+    from dpe.experiment.stages import Experiment
+    from dpe.model.device import use_threads
+
+    progress: Progress = context.obj
+    read = read_recipe(recipe, set_)
+    compute = Compute(device=device, threads=threads)
+    experiment = Experiment(read, out or Path("runs") / read.name, compute, progress)
+    part = Part(systems=tuple(only), seeds=tuple(seed))
+    if dry_run:
+        for line in describe(plan(experiment, part), Artifacts(experiment.root)):
+            print(line)
+        return
+    use_threads(threads)
+    print_tables(run_experiment(experiment, part))
+
+
+def table(
+    *,
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run directories, or results.json of runs.")
+    ],
+    metric: Annotated[Literal["bleu", "chrf", "both"], typer.Option(help="Which score.")] = "bleu",
+    text: Annotated[Literal["test", "dev"], typer.Option(help="On which text.")] = "test",
+    training: Annotated[
+        bool, typer.Option("--training", help="Also show what the models are, and how long they trained.")
+    ] = False,
+    lengths: Annotated[
+        bool, typer.Option("--lengths", help="Also show lengths of the outputs, and BLEU by length.")
+    ] = False,
+    json: AsJson = False,
+    markdown: AsMarkdown = False,
+) -> None:
+    """Print the paper's table: rows are language pairs, columns systems, with deltas and significance.
+
+    Example: `dpe table runs/softloc-en-et runs/softloc-et-en`
+    """
+    from dpe.evaluation.tables import show
+    from dpe.experiment.results import Metric, read_results
+    from dpe.experiment.tables import length_tables, paper_tables, training_table
+
+    results = [read_results(path) for path in runs]
+    metrics: list[Metric] = ["bleu", "chrf"] if metric == "both" else [metric]
+    tables = paper_tables(results, metrics=metrics, text=text)
+    tables += length_tables(results, text=text) if lengths else []
+    tables += [training_table(results)] if training else []
+    if not tables:
+        raise UserError("Nothing has been translated and scored yet; see 'dpe run', or look with --training.")
+    show([one.as_json() for one in results], tables, as_json=json, as_markdown=markdown)
+
+
+def show(
+    *,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory with a segmenter.")],
+    sentences: Annotated[int, typer.Option(min=0, max=1_000_000, help="Sentences to show.")] = 5,
+    gold: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Gold morphemes, word TAB morphs. [default: the built-in corpus's]"
+        ),
+    ] = None,
+) -> None:
+    """Show what the segmenter of a run does: cuts beside BPE's, one sentence in depth, morphology.
+
+    Example: `dpe show runs/demo --sentences 3`
+    """
+    from dpe.evaluation.tables import print_tables
+    from dpe.experiment.show import ShownRun
+
+    shown = ShownRun(run)
+    gold = gold or shown.gold
+    if gold is not None:
+        print_tables([shown.morphology(gold)])
+    for block in shown.sentences(sentences):
+        print(f"\n{block}")
+
+
+def report(
+    context: typer.Context,
+    *,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, finished or not.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", callback=named_file, help="Where to write. [default: RUN/report.html]"),
+    ] = None,
+) -> None:
+    """Write a run as one HTML file that needs nothing else: scores, curves, figures, cuts, a lattice.
+
+    A part that the run has not made yet is named as such. The last section says how to repeat the run.
+
+    Example: `dpe report runs/demo`
+    """
+    from dpe.experiment.report import REPORT, RunReport
+
+    progress: Progress = context.obj
+    path = out or run / REPORT
+    _refuse_file_of_run(path, run)
+    RunReport(run).write(path)
+    progress.say(f"{path}: the report")
+
+
+def _refuse_file_of_run(out: Path, run: Path) -> None:
+    """Refuse to replace what the run made; an earlier page may go."""
+    is_page = out.suffix in (".html", ".htm")
+    if out.is_file() and not is_page and out.resolve().is_relative_to(run.resolve()):
+        raise UserError(f"{out}: is a file of the run; give the report another name.")

@@ -1,0 +1,1 @@
+"""The built-in English-Finnish corpus, which is generated, with gold morphemes."""

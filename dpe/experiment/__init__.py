@@ -1,0 +1,1 @@
+"""A whole experiment from one file: recipe, stages, results, tables, report."""

@@ -1,0 +1,141 @@
+"""What the trained models of an experiment are asked for: cuts, translations, scores, tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dpe.evaluation.comparison_report import compare_files
+from dpe.evaluation.scores import SystemOutput, bleu_by_length, paired_bootstrap, read_reference, score
+from dpe.evaluation.segmented_text import count_marked_words
+from dpe.experiment.artifacts import write_json
+from dpe.experiment.models import CUTS, Compute, segmenter_cutter
+from dpe.experiment.recipe import DecodingFields, Split
+from dpe.experiment.texts import Texts
+from dpe.progress import Progress
+from dpe.text.corpus import read_lines, write_lines
+from dpe.text.formats import format_pieces
+from dpe.text.segmenters import OwnCut
+from dpe.text.vocabulary import Vocabulary
+from dpe.translator.targets import Cutting, KeptCuts
+from dpe.translator.translator import Search, Translator
+
+EXAMPLES, SCORES, TESTS = "examples.json", "scores.json", "significance.json"
+EVALUATED: tuple[Split, ...] = ("dev", "test")
+
+
+def pieces_file(split: Split) -> str:
+    return f"{split}.pieces"
+
+
+def cut_by_vocabulary(directory: Path, vocabulary: Path, texts: Texts, splits: tuple[Split, ...]) -> None:
+    """The targets in the vocabulary's own cut."""
+    loaded = Vocabulary.load(vocabulary)
+    segmenter = OwnCut(loaded)
+    for split in splits:
+        lines = read_lines(texts.prepared(split, texts.target))
+        cut = (format_pieces(segmenter.cut(line), "pieces", loaded) for line in lines)
+        write_lines(directory / pieces_file(split), cut)
+
+
+def cut_by_segmenter(
+    directory: Path,
+    segmenter: Path,
+    texts: Texts,
+    splits: tuple[Split, ...],
+    *,
+    compute: Compute,
+    progress: Progress,
+) -> None:
+    """The targets in a segmenter's best cut given the plain source (the paper's fixed DPE).
+
+    Kept beside the segmenter too, where the translators of fixed DPE find the training text cut.
+    """
+    for split in splits:
+        cutter = segmenter_cutter(segmenter, texts, split, compute=compute, progress=progress)
+        text = texts.open(split, cache=segmenter / "cache")
+        cuts = KeptCuts(cutter, text, segmenter / CUTS, progress).make(Cutting())
+        write_lines(directory / pieces_file(split), read_lines(cuts))
+
+
+def training_counts(vocabulary: Path, texts: Texts) -> Counter[str]:
+    """How often each target word occurs in the training text, as the segmented texts write it."""
+    lines = read_lines(texts.prepared("train", texts.target))
+    return count_marked_words(map(Vocabulary.load(vocabulary).normalize, lines))
+
+
+def write_examples(directory: Path, plain: Path, counts: Mapping[str, int], split: Split) -> dict[str, Any]:
+    """The most frequent words that two segmentations cut differently (the paper's table 4)."""
+    found = compare_files(
+        plain / pieces_file(split),
+        directory / pieces_file(split),
+        train_counts=counts,
+    ).comparison
+    write_json(directory / EXAMPLES, [asdict(word) for word in found.top])
+    return {
+        "compared": split,
+        "different_words": found.different_tokens / max(found.tokens, 1),
+        "pieces_per_word": {"bpe": found.pieces_per_word_a, "this": found.pieces_per_word_b},
+    }
+
+
+def translate_texts(
+    directory: Path,
+    translator: Path,
+    texts: Texts,
+    decoding: DecodingFields,
+    *,
+    compute: Compute,
+    progress: Progress,
+) -> None:
+    """Translations of the held-out texts."""
+    search = Search(beam=decoding.beam, length_penalty=decoding.length_penalty)
+    model = Translator.load(translator, threads=compute.threads)
+
+    def translated(source: Path) -> Iterator[str]:
+        for found in progress.track(model.stream(read_lines(source), search), "translating"):
+            yield found[0].text
+
+    for split in EVALUATED:
+        out = directory / f"{split}.{texts.target}"
+        write_lines(out, translated(texts.plain(split, texts.source)))
+
+
+def write_scores(directory: Path, translations: Path, texts: Texts, tokenize: str | None) -> dict[str, Any]:
+    """BLEU and chrF2 with their signatures, on each held-out text, and BLEU by length of the reference."""
+    scores: dict[str, Any] = {}
+    for split in EVALUATED:
+        translation, reference = _read(translations, split, texts), _reference(split, texts)
+        bins = bleu_by_length([translation], reference, tokenize=tokenize)
+        by_length = [asdict(part) | {"bleu": part.bleu[translation.name]} for part in bins]
+        scores[split] = asdict(score(translation, reference, tokenize)) | {"by_length": by_length}
+    write_json(directory / SCORES, scores)
+    return scores
+
+
+def write_tests(
+    directory: Path,
+    translations: Sequence[Path],
+    baseline: Sequence[Path],
+    texts: Texts,
+    tokenize: str | None,
+) -> dict[str, Any]:
+    """Paired bootstrap on the test text: of one seed, or of the means of several."""
+    reference = _reference("test", texts)
+    ours = [_read(path, "test", texts) for path in translations]
+    others = [_read(path, "test", texts) for path in baseline]
+    found = paired_bootstrap(ours, others, reference, tokenize=tokenize)
+    tests = {"tests": [asdict(test) for test in found]}
+    write_json(directory / TESTS, tests)
+    return tests
+
+
+def _reference(split: Split, texts: Texts) -> list[str]:
+    return read_reference(texts.plain(split, texts.target))
+
+
+def _read(translations: Path, split: Split, texts: Texts) -> SystemOutput:
+    return SystemOutput("this", list(read_lines(translations / f"{split}.{texts.target}")))

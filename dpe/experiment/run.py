@@ -1,0 +1,250 @@
+"""`run_experiment`: a recipe in, a directory with every artifact, the table and the results out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from dpe.errors import UserError
+from dpe.evaluation.tables import Table, plain
+from dpe.experiment.artifacts import Artifacts, Stage, State, write_json
+from dpe.experiment.outputs import EXAMPLES
+from dpe.experiment.reading import nearest
+from dpe.experiment.recipe import Recipe
+from dpe.experiment.results import PLAN, RECIPE, RESULTS, write_results
+from dpe.experiment.stages import Experiment
+from dpe.experiment.systems import SEGMENTER_TITLES, SYSTEMS
+from dpe.experiment.tables import paper_tables
+from dpe.experiment.writing import recipe_json
+from dpe.files import whole_text_file
+from dpe.progress import Progress, duration
+from dpe.store import lock_file, try_lock, wait_for_lock
+
+TABLE = "table.txt"
+# Fields that say what is run and where, not how: processes that differ in them may work side by side.
+_FREE_FIELDS = ("name", "about", "data", "seeds", "systems", "examples")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of an experiment; empty is all of it."""
+
+    systems: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+
+    def check(self, recipe: Recipe) -> None:
+        names = [system.name for system in recipe.systems]
+        for name in self.systems:
+            if name not in names:
+                raise UserError(f"The recipe {recipe.name} has no system {name!r}; {nearest(name, names)}")
+        for seed in self.seeds:
+            if seed not in recipe.seeds:
+                wanted = ", ".join(map(str, recipe.seeds))
+                raise UserError(f"The recipe {recipe.name} has no seed {seed}; it has {wanted}.")
+
+
+def plan(experiment: Experiment, part: Part = Part()) -> list[Stage]:
+    """All stages of the part in the order in which they are made: first the cuts, then seed by seed."""
+    recipe = experiment.recipe
+    part.check(recipe)
+    systems = [one for one in recipe.systems if not part.systems or one.name in part.systems]
+    seeds = [seed for seed in recipe.seeds if not part.seeds or seed in part.seeds]
+    names = dict.fromkeys(system.segmenter for system in systems if system.segmenter)
+    stages = in_order(
+        [
+            *(experiment.segmentation(name) for name in names),
+            *(experiment.scores(system, seed) for seed in seeds for system in systems),
+        ]
+    )
+    planned = {stage.name: stage for stage in stages}
+    groups = [*((seed,) for seed in seeds), *([recipe.seeds] if len(recipe.seeds) > 1 else [])]
+    for group, system, baseline in product(groups, systems, experiment.baselines):
+        if system not in (baseline, recipe.systems[0]):
+            test = experiment.significance(system, baseline, group)
+            if _is_within_reach(test, planned.keys(), experiment.root):
+                planned |= {stage.name: stage for stage in (*test.needs, test) if stage.name not in planned}
+    return list(planned.values())
+
+
+def _is_within_reach(test: Stage, planned: Collection[str], root: Path) -> bool:
+    """A test needs the baseline's translations, of this plan or made before; it is no reason to make them."""
+    artifacts = Artifacts(root)
+    return all(need.name in planned or artifacts.state(need) is State.DONE for need in test.needs)
+
+
+def run_experiment(experiment: Experiment, part: Part = Part()) -> list[Table]:
+    """Make what is not up to date, write the results, and give them as tables: scores, tests, examples."""
+    recipe, root = experiment.recipe, experiment.root
+    stages = plan(experiment, part)
+    _refuse_files_without_plan(root)
+    with shared_run(root, fixed_settings(experiment)):
+        _write_plan(experiment)
+        run_stages(stages, Artifacts(root), experiment.progress)
+        _write_plan(experiment)  # again: another process may have other systems and seeds
+        results = write_results(root)
+    tables = [*paper_tables([results]), *example_tables(recipe, root, stages)]
+    with whole_text_file(root / TABLE) as file:
+        file.write("\n\n".join(map(plain, tables)) + "\n")
+    for line in whereabouts(root, stages):
+        experiment.progress.say(line)
+    return tables
+
+
+def example_tables(recipe: Recipe, root: Path, stages: Sequence[Stage]) -> list[Table]:
+    """The most frequent words that BPE and a segmenter cut differently."""
+    tables = []
+    for stage in stages:
+        if EXAMPLES in stage.outputs:
+            words = json.loads((root / stage.name / EXAMPLES).read_text(encoding="utf-8"))
+            rows = [[word["word"], word["a"], word["b"]] for word in words[: recipe.examples]]
+            columns = ["word", "BPE", SEGMENTER_TITLES[stage.name.removeprefix("segmentations/")]]
+            title = f"Words of {recipe.cut[0]} that are cut differently, the most frequent first"
+            tables.append(Table(title, columns, rows, frozenset(columns)))
+    return [table for table in tables if table.rows]
+
+
+def whereabouts(root: Path, stages: Sequence[Stage]) -> list[str]:
+    """Where everything is."""
+    kinds = dict.fromkeys(stage.name.partition("/")[0] for stage in stages)
+    return [
+        f"{root / TABLE}: the table",
+        f"{root / RESULTS}: all scores with settings, signatures and versions",
+        f"{root}: {', '.join(f'{kind}/' for kind in kinds)}",
+    ]
+
+
+def _refuse_files_without_plan(root: Path) -> None:
+    """A run writes its plan first, so what has our names in a directory without one is somebody's own."""
+    for name in (RECIPE, RESULTS, TABLE):
+        if (root / name).exists() and not (root / PLAN).exists():
+            raise UserError(f"{root / name} is there and of no run; give another --out.")
+
+
+def _write_plan(experiment: Experiment) -> None:
+    """What the results are made of."""
+    signatures = {stage.name: stage.signature for stage in plan(experiment)}
+    write_json(experiment.root / PLAN, signatures)
+    write_json(experiment.root / RECIPE, recipe_json(experiment.recipe))
+
+
+def fixed_settings(experiment: Experiment) -> dict[str, Any]:
+    """What processes in one directory must agree on, including the text and any systems the recipe defines
+    itself.
+    """
+    recipe = experiment.recipe
+    fixed = {key: value for key, value in asdict(recipe).items() if key not in _FREE_FIELDS}
+    own = {system.name: asdict(system) for system in recipe.systems if SYSTEMS.get(system.name) != system}
+    return fixed | {"text": experiment.vocabulary("bpe").signature, "own_systems": own}
+
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+def in_order(wanted: Iterable[Stage]) -> list[Stage]:
+    """The stages and all that they need, each after its needs."""
+    found: dict[str, Stage] = {}
+
+    def visit(stage: Stage) -> None:
+        if stage.name not in found:
+            for need in stage.needs:
+                visit(need)
+            found[stage.name] = stage
+
+    for stage in wanted:
+        visit(stage)
+    return list(found.values())
+
+
+def describe(stages: Sequence[Stage], artifacts: Artifacts) -> list[str]:
+    """The plan as lines: stage, signature, and how far it is."""
+    width = max((len(stage.name) for stage in stages), default=0)
+    return [f"{stage.name:{width}}  {stage.signature}  {_how_far(stage, artifacts)}" for stage in stages]
+
+
+def _how_far(stage: Stage, artifacts: Artifacts) -> str:
+    state = artifacts.state(stage)
+    return f"{state.value}: {artifacts.what_changed(stage)}" if state is State.CHANGED else state.value
+
+
+def run_stages(stages: Sequence[Stage], artifacts: Artifacts, progress: Progress) -> None:
+    """Make every stage that is not up to date. Another process may do the same at the same time."""
+    pending = list(stages)
+    waiting = False
+    while pending:
+        finished = _make_one(pending, len(stages), artifacts, progress)
+        if finished is not None:
+            pending.remove(finished)
+            waiting = False
+            continue
+        if not waiting:
+            progress.say(f"waiting for another process, which makes {pending[0].name}")
+            waiting = True
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def _make_one(pending: Sequence[Stage], total: int, artifacts: Artifacts, progress: Progress) -> Stage | None:
+    """The first stage that is up to date, or that can be made now; None when others have them all."""
+    left = {stage.name for stage in pending}
+    number = total - len(pending) + 1
+    for stage in pending:
+        if any(need.name in left for need in stage.needs):
+            continue
+        with stage_lock(artifacts.root, stage.name) as is_ours:
+            if not is_ours:
+                continue
+            _make(stage, f"[{number}/{total}]", artifacts, progress)
+            return stage
+    return None
+
+
+def _make(stage: Stage, label: str, artifacts: Artifacts, progress: Progress) -> None:
+    if artifacts.state(stage) is State.DONE:
+        artifacts.settle(stage)
+        progress.say(f"{label} {stage.name}: up to date")
+        return
+    is_changed = artifacts.state(stage) is State.CHANGED
+    progress.say(f"{label} {stage.name}" + (f": {_how_far(stage, artifacts)}" if is_changed else ""))
+    begin = time.monotonic()
+    artifacts.make(stage)
+    progress.detail(f"{label} {stage.name}: {duration(time.monotonic() - begin)}")
+
+
+_DIRECTORY = ".locks"
+
+
+@contextmanager
+def stage_lock(root: Path, name: str) -> Iterator[bool]:
+    """Whether this process has the stage to itself until the block ends; it does not wait."""
+    with _lock_file(root, name.replace("/", ".")) as file:
+        yield try_lock(file)
+
+
+@contextmanager
+def shared_run(root: Path, settings: Mapping[str, Any]) -> Iterator[None]:
+    """Several processes may work on a run as long as they agree on its settings; else this one is refused."""
+    path = root / _DIRECTORY / "settings.json"
+    wanted = json.dumps(settings, indent=1, sort_keys=True, ensure_ascii=False)
+    with _lock_file(root, "run") as file:
+        with _lock_file(root, "start") as turn:
+            wait_for_lock(turn)  # one looks at a time: two could not both have it alone
+            wait_for_lock(file, shared=True)
+            if not path.exists() or path.read_text(encoding="utf-8") != wanted:
+                if not try_lock(file):
+                    raise UserError(
+                        f"{root}: another process works there with other settings; "
+                        "wait for that one to end, or give another --out."
+                    )
+                with whole_text_file(path) as text:
+                    text.write(wanted)
+                wait_for_lock(file, shared=True)
+        yield
+
+
+def _lock_file(root: Path, name: str) -> AbstractContextManager[BinaryIO]:
+    return lock_file(root / _DIRECTORY / f"{name}.lock", place=root)

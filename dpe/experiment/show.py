@@ -1,0 +1,113 @@
+"""What the segmenter of a run does, to look at: sentences cut side by side, one in depth, morphology."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from dpe.choices import VocabularyType
+from dpe.errors import UserError
+from dpe.evaluation.morphology import evaluate, read_gold
+from dpe.evaluation.tables import Table
+from dpe.experiment.results import read_run_recipe
+from dpe.experiment.systems import SEGMENTER_TITLES
+from dpe.experiment.texts import Texts
+from dpe.segmenter.segmenter import Segmenter
+from dpe.text.corpus import read_lines
+from dpe.text.draws import Draw
+from dpe.text.segmenters import make_segmenter
+from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
+
+_BPE_SYSTEMS = {"BPE": "bpe", "BPE dropout": "bpe-dropout", "longest match": "longest-match"}
+_N_BEST = 3
+
+
+class ShownRun:
+    """A finished `dpe run` with a segmenter, and the test text that it cut."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        recipe = read_run_recipe(root)
+        texts = Texts.of_run(root, recipe)
+        if "test" not in recipe.cut:
+            raise UserError(f"{root} has not cut its test text; run it with --set 'cut=[\"test\"]'.")
+        self.gold = texts.gold
+        self.normalization = recipe.vocabulary.normalization
+        self.train = texts.prepared_pair("train")
+        self.sources, self.targets = (list(read_lines(path)) for path in texts.prepared_pair("test"))
+        names = [system.segmenter for system in recipe.systems if system.segmenter]
+        if not names:
+            raise UserError(f"{root} has no system with a segmenter, so there are no cuts to show.")
+        self.name = "mixed" if "mixed" in names else names[0]
+        self.title = SEGMENTER_TITLES[self.name]
+        self.segmenter = Segmenter.load(root / "segmenters" / self.name)
+
+    def sentences(self, count: int) -> list[str]:
+        """Sentences that BPE and the segmenter cut differently, then the first of them in depth."""
+        vocabulary = self.segmenter.vocabulary
+        cut = zip(self.sources, self.targets, self._dpe_lines(), strict=True)
+        different = ((x, y, dpe) for x, y, dpe in cut if vocabulary.encode(y) != dpe)
+        shown = list(islice(different, count))
+        blocks = [
+            f"source  {source}\nBPE     {' '.join(vocabulary.encode(target))}\n{self.title:8}{' '.join(dpe)}"
+            for source, target, dpe in shown
+        ]
+        return blocks + ([self._in_depth(*shown[0][:2])] if shown else [])
+
+    def _in_depth(self, source: str, target: str) -> str:
+        """The best cuts of a sentence and, per word, after which characters it is cut how surely."""
+        given = source if self.segmenter.has_source else None
+        best = self.segmenter.n_best(given, target, n=_N_BEST)
+        cuts = [f"  {cut.probability:6.1%}  {' '.join(cut.pieces)}" for cut in best]
+        words = str(self.segmenter.posterior(given, target)).splitlines()
+        return "\n".join(
+            [
+                f"The {len(best)} best cuts of: {target}",
+                *cuts,
+                "Probability of a boundary in percent, and entropy in nats, word by word:",
+                *(f"  {word}" for word in words),
+            ]
+        )
+
+    def _dpe_lines(self) -> list[list[str]]:
+        path = self.root / "segmentations" / self.name / "test.pieces"
+        return [line.split(" ") if line else [] for line in read_lines(path)]
+
+    def morphology(self, gold: Path) -> Table:
+        """Boundaries of the test text against gold morphemes, beside every count-based segmenter."""
+        known = read_gold(gold)
+        scores = {name: evaluate(lines, known) for name, lines in self._systems().items()}
+        rows = [
+            [
+                name,
+                f"{score.types.pieces_per_word:.2f}",
+                *(f"{100 * share:.1f}" for share in (score.types.precision, score.types.recall)),
+                f"{100 * score.types.f1:.1f}",
+                f"{100 * score.tokens.f1:.1f}",
+            ]
+            for name, score in scores.items()
+        ]
+        columns = ["cut by", "pieces per word", "precision", "recall", "F1", "F1 over tokens"]
+        words = next(iter(scores.values())).types.words
+        title = f"Boundaries against the gold morphemes of {words:,} words of test, over types"
+        return Table(title, columns, rows, frozenset({"cut by"}))
+
+    def _systems(self) -> dict[str, Sequence[Sequence[str]]]:
+        cuts: dict[str, Sequence[Sequence[str]]] = {
+            name: self._count_cuts("bpe", method) for name, method in _BPE_SYSTEMS.items()
+        }
+        with suppress(UserError):  # a text may be too small for a unigram vocabulary of that size
+            cuts["unigram"] = self._count_cuts("unigram", "unigram")
+        return cuts | {self.title: self._dpe_lines()}
+
+    def _count_cuts(self, type: VocabularyType, method: str) -> list[list[str]]:
+        """The test text cut by counts, with a vocabulary of the segmenter's size."""
+        vocabulary = self.segmenter.vocabulary
+        if vocabulary.type != type:
+            lines = (line for path in self.train for line in read_lines(path))
+            settings = VocabularySettings(size=len(vocabulary), type=type, normalization=self.normalization)
+            vocabulary = learn_vocabulary(lines, settings)
+        segmenter = make_segmenter(method, vocabulary)
+        return [segmenter.cut(line, Draw(line=number)) for number, line in enumerate(self.targets)]

@@ -1,0 +1,81 @@
+"""The systems of the paper's tables: how the source and the target of a translator are cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dpe.choices import SEGMENTER_METHODS, SourceMethod, TargetMethod, VocabularyType
+from dpe.errors import UserError
+from dpe.translator.methods import check_methods
+
+SegmenterName = Literal["mixed", "lm"]
+SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}  # in tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """One column of the table."""
+
+    name: str  # its directory in the run, and what --only takes
+    title: str  # source / target, as in the table
+    source: SourceMethod
+    target: TargetMethod
+    segmenter: SegmenterName | None = None  # of DPE targets: given the source, or a language model
+    target_sampling: float | None = None  # draw cuts at this temperature instead of taking the best
+
+    def __post_init__(self) -> None:
+        if not self.name or not all(c.isascii() and (c.isalnum() or c in "-_") for c in self.name):
+            raise UserError(f"A system is called {self.name!r}; use ASCII letters, digits, '-' and '_' only.")
+        if (self.target in SEGMENTER_METHODS) != (self.segmenter is not None):
+            raise UserError(
+                f"The system {self.name} needs a segmenter if, and only if, its target is dpe or dpe-fixed."
+            )
+        if (self.source == "unigram") != (self.target == "unigram"):
+            raise UserError(f"The system {self.name} must have unigram on both sides or on none.")
+        try:
+            check_methods(
+                self.source,
+                self.target,
+                reads_source=self.segmenter == "mixed",
+                sampling=self.target_sampling,
+            )
+        except UserError as error:
+            raise UserError(f"The system {self.name}: {error}") from error
+
+    @property
+    def vocabulary(self) -> VocabularyType:
+        """Which of the run's vocabularies it uses."""
+        return "unigram" if self.target == "unigram" else "bpe"
+
+
+def _paper(name: str, title: str, target: TargetMethod, segmenter: SegmenterName | None = None) -> System:
+    """A system whose source is cut by BPE dropout."""
+    return System(name=name, title=title, source="bpe-dropout", target=target, segmenter=segmenter)
+
+
+# A recipe names these; LM cuts do not depend on the source, so cutting once is cutting on the fly.
+SYSTEMS = {
+    system.name: system
+    for system in (
+        System(name="bpe", title="BPE / BPE", source="bpe", target="bpe"),
+        _paper("bpe-dropout-source", "BPE dropout / BPE", "bpe"),
+        _paper("bpe-dropout", "BPE dropout / BPE dropout", "bpe-dropout"),
+        _paper("dpe", "BPE dropout / DPE", "dpe", "mixed"),
+        _paper("dpe-fixed", "BPE dropout / DPE fixed", "dpe-fixed", "mixed"),
+        System(
+            name="dpe-plain", title="BPE / DPE fixed", source="bpe", target="dpe-fixed", segmenter="mixed"
+        ),
+        _paper("lm-dpe", "BPE dropout / LM DPE", "dpe-fixed", "lm"),
+        System(
+            name="dpe-sampled",
+            title="BPE dropout / DPE sampled",
+            source="bpe-dropout",
+            target="dpe",
+            segmenter="mixed",
+            target_sampling=1.0,
+        ),
+        System(name="unigram", title="unigram / unigram", source="unigram", target="unigram"),
+        _paper("longest-match", "BPE dropout / longest match", "longest-match"),
+    )
+}

@@ -1,0 +1,195 @@
+"""The text of an experiment: collected, cleaned, tokenised; and the vocabulary that is learned from it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from dpe.choices import VocabularyType
+from dpe.demo.grammar import GOLD, write_corpus
+from dpe.errors import UserError
+from dpe.experiment.recipe import Recipe, Split
+from dpe.model.checkpoint import VOCABULARY
+from dpe.progress import Progress
+from dpe.text.corpus import Pair, read_lines, read_pairs, write_lines
+from dpe.text.preparation import CleaningRules, Moses, clean
+from dpe.text.text_file import ParallelText
+from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+
+_SEED = 1  # of the built-in corpus, and of the draw of training lines
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The files of the corpus artifact. With Moses, `dev` and `test` are there as they are and tokenised."""
+
+    directory: Path
+    source: str
+    target: str
+    moses: bool
+
+    @classmethod
+    def of_run(cls, root: Path, recipe: Recipe) -> Texts:
+        return cls(root / "corpus", recipe.source, recipe.target, recipe.corpus.moses)
+
+    def plain(self, split: Split, language: str) -> Path:
+        """A side as people write it: what is translated, and what translations are compared with."""
+        return self.directory / f"{split}.{language}"
+
+    def prepared(self, split: Split, language: str) -> Path:
+        """A side as models read it."""
+        is_apart = self.moses and split != "train"
+        return self.directory / f"{split}.tokenized.{language}" if is_apart else self.plain(split, language)
+
+    def prepared_pair(self, split: Split) -> tuple[Path, Path]:
+        return self.prepared(split, self.source), self.prepared(split, self.target)
+
+    def open(self, split: Split, *, cache: Path) -> ParallelText:
+        return ParallelText.open(*self.prepared_pair(split), cache=cache)
+
+    @property
+    def gold(self) -> Path | None:
+        """Gold morphemes of the targets, which only the built-in corpus has, for its Finnish side."""
+        path = self.directory / GOLD
+        return path if self.target == "fi" and path.exists() else None
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        splits: tuple[Split, ...] = ("train", "dev", "test")
+        languages = (self.source, self.target)
+        return tuple(
+            dict.fromkeys(
+                path(split, language).name
+                for split in splits
+                for language in languages
+                for path in (self.plain, self.prepared)
+            )
+        )
+
+
+def vocabulary_path(root: Path, type: VocabularyType) -> Path:
+    """Where the vocabulary of a run is."""
+    return root / "vocabularies" / type / VOCABULARY
+
+
+def corpus_files(recipe: Recipe) -> tuple[Path, ...]:
+    """The files from outside, all of which must be there."""
+    names = [name for name in (*recipe.corpus.train, recipe.corpus.dev, recipe.corpus.test) if name]
+    return _found(
+        recipe,
+        [recipe.file(name, language) for name in names for language in (recipe.source, recipe.target)],
+    )
+
+
+def vocabulary_files(recipe: Recipe) -> tuple[Path, ...]:
+    """The files from outside that the vocabulary is learned from, if not from the training text."""
+    return _found(recipe, [Path(recipe.data).expanduser() / name for name in recipe.vocabulary.text])
+
+
+def vocabulary_model(recipe: Recipe) -> Path | None:
+    """The user's own model, if the recipe names one."""
+    model = recipe.vocabulary.model
+    return _found(recipe, [Path(recipe.data).expanduser() / model])[0] if model else None
+
+
+def _found(recipe: Recipe, files: Sequence[Path]) -> tuple[Path, ...]:
+    missing = [str(path) for path in files if not path.is_file()]
+    if missing:
+        raise UserError(
+            f"The recipe {recipe.name} needs {len(files)} files and does not find {len(missing)} "
+            f"of them ({', '.join(missing)}); put them in place, or say where they are with --set data=DIR."
+        )
+    return tuple(files)
+
+
+def make_corpus(recipe: Recipe, texts: Texts, progress: Progress) -> dict[str, Any]:
+    """Write the files of `texts`; says how many pairs were kept and dropped."""
+    fields = recipe.corpus
+    if fields.builtin_pairs is not None:
+        report = write_corpus(texts.directory, pairs=fields.builtin_pairs, seed=_SEED, replace=True)
+        return {"train": report.train, "dev": report.dev, "test": report.test}
+    pairs = progress.track(_drawn(_training_pairs(recipe), fields.lines), "reading the training text")
+    cleaned = clean(
+        pairs,
+        out_source=texts.plain("train", recipe.source),
+        out_target=texts.plain("train", recipe.target),
+        rules=_rules(recipe),
+    )
+    progress.say(f"training text: {cleaned}")
+    counts = {"train": cleaned.kept, "dropped": cleaned.dropped}
+    splits: tuple[tuple[Split, str], ...] = (("dev", fields.dev), ("test", fields.test))
+    return counts | {split: _copy_pairs(recipe, texts, split, name) for split, name in splits}
+
+
+def _training_pairs(recipe: Recipe) -> Iterator[Pair]:
+    return chain.from_iterable(_pairs(recipe, name) for name in recipe.corpus.train)
+
+
+def _pairs(recipe: Recipe, name: str) -> Iterator[Pair]:
+    return read_pairs(recipe.file(name, recipe.source), recipe.file(name, recipe.target))
+
+
+def _drawn(pairs: Iterator[Pair], lines: int | None) -> Iterator[Pair]:
+    """So many pairs drawn at random, in their order; all where there are no more or no limit."""
+    if lines is None:
+        yield from pairs
+        return
+    everything = list(pairs)
+    chosen = random.Random(_SEED).sample(range(len(everything)), min(lines, len(everything)))
+    yield from (everything[number] for number in sorted(chosen))
+
+
+def _rules(recipe: Recipe) -> CleaningRules:
+    fields = recipe.corpus
+    return CleaningRules(
+        max_tokens=fields.max_tokens,
+        max_ratio=fields.max_ratio,
+        source_language=recipe.source if fields.moses else None,
+        target_language=recipe.target if fields.moses else None,
+    )
+
+
+def _copy_pairs(recipe: Recipe, texts: Texts, split: Split, name: str) -> int:
+    """A held-out text, every line of it, as it is and as models read it."""
+    pairs = list(_pairs(recipe, name))
+    sides = {recipe.source: [pair.source or "" for pair in pairs], recipe.target: [p.target for p in pairs]}
+    for language, lines in sides.items():
+        write_lines(texts.plain(split, language), lines)
+        if texts.moses:
+            write_lines(texts.prepared(split, language), map(Moses(language).tokenize, lines))
+    return len(pairs)
+
+
+def make_vocabulary(files: Sequence[Path], settings: VocabularySettings, out: Path) -> dict[str, Any]:
+    """Learn one vocabulary of all files together."""
+    return _saved(learn_vocabulary(chain.from_iterable(map(read_lines, files)), settings), out)
+
+
+def take_vocabulary(model: Path, out: Path) -> dict[str, Any]:
+    """Copy a model of the user's, which must be BPE: its merges are dropped."""
+    vocabulary = Vocabulary.load(model)
+    if vocabulary.type != "bpe":
+        raise UserError(f"{model} is a {vocabulary.type} model; vocabulary.model must be BPE.")
+    return _saved(vocabulary, out)
+
+
+def _saved(vocabulary: Vocabulary, out: Path) -> dict[str, Any]:
+    vocabulary.save(out)
+    return {"pieces": len(vocabulary), "characters": len(vocabulary.characters)}
+
+
+def corpus_settings(recipe: Recipe) -> dict[str, Any]:
+    """What the corpus depends on beside its files, wherever they lie."""
+    fields = recipe.corpus
+    return {
+        "languages": [recipe.source, recipe.target],
+        "builtin_pairs": fields.builtin_pairs,
+        "lines": fields.lines,
+        "max_tokens": fields.max_tokens,
+        "max_ratio": fields.max_ratio,
+        "moses": fields.moses,
+    }

@@ -1,1 +1,0 @@
-"""Trained models in use: cutting text, translating text."""

@@ -1,0 +1,1 @@
+"""Every segmentation of a word, and exact answers about them; no network."""

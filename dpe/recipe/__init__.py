@@ -1,1 +1,0 @@
-"""An experiment as one file: what it is (`recipe`), and how it is read from TOML (`reading`)."""

@@ -1,1 +1,0 @@
-"""Every way to cut a word, and exact answers about them. Knows no network."""

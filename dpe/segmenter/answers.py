@@ -1,0 +1,104 @@
+"""What a segmenter answers: a cut, the posterior over all cuts, the probability of a sentence.
+
+Every position counts the characters of the *normalised line*, in which each word begins with U+2581.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpe.text.words import MARKER, piece_offsets
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """One cut of a sentence.
+
+    `pieces` joined are the normalised line; neighbouring unknown characters are one piece as written, and
+    have the one unknown id in `ids`, which is therefore lossy there. `score` is log p(y, z | x) with the end
+    of sentence, `log_partition` is log p(y | x), the sum over all cuts z.
+    """
+
+    pieces: tuple[str, ...]
+    ids: tuple[int, ...]
+    score: float
+    log_partition: float
+
+    @property
+    def probability(self) -> float:
+        """Posterior probability of this cut; over all cuts of the sentence they sum to 1."""
+        return posterior_probability(self.score, self.log_partition)
+
+    @property
+    def surfaces(self) -> tuple[str, ...]:
+        """The pieces without the marker; a marker that is a piece by itself is the empty string."""
+        return tuple(piece.replace(MARKER, "") for piece in self.pieces)
+
+    @property
+    def offsets(self) -> tuple[tuple[int, int], ...]:
+        """Where each piece begins and ends in the normalised line."""
+        return piece_offsets(self.pieces)
+
+    def __str__(self) -> str:
+        return (
+            f"{' '.join(self.pieces)}  (probability {self.probability:.4g}, score {self.score:.2f})".lstrip()
+        )
+
+
+def posterior_probability(score: float, log_partition: float) -> float:
+    """Of a cut of a sentence or a word, from its score and the sum over all cuts."""
+    return math.exp(min(score - log_partition, 0.0))  # rounding must not lead above 1
+
+
+@dataclass(frozen=True)
+class WordPosterior:
+    """The posterior over the cuts of one word, given the sentence before it and the source."""
+
+    word: str
+    boundaries: tuple[float, ...]  # probability of a boundary after each character; the last is 1
+    entropy: float  # in nats
+    log_partition: float
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The posterior over the cuts of a sentence. The cuts of its words are independent of each other."""
+
+    text: str  # the normalised line
+    words: tuple[WordPosterior, ...]
+    log_partition: float  # log p(y | x), with the end of sentence
+
+    @property
+    def boundaries(self) -> tuple[float, ...]:
+        """Probability of a boundary after each character of the normalised line."""
+        return tuple(probability for word in self.words for probability in word.boundaries)
+
+    @property
+    def entropy(self) -> float:
+        """In nats."""
+        return math.fsum(word.entropy for word in self.words)
+
+    def __str__(self) -> str:
+        rows = (f"{word.word}  {_percent(word)}  entropy {word.entropy:.3f}" for word in self.words)
+        return "\n".join(rows)
+
+
+def _percent(word: WordPosterior) -> str:
+    """`S|97 e e|3`: after which characters a boundary has at least 1 percent."""
+    shares = (round(100 * probability) for probability in word.boundaries[:-1])
+    marked = (f"{c}|{share}" if share else c for c, share in zip(word.word, shares, strict=False))
+    return " ".join([*marked, word.word[-1]])
+
+
+@dataclass(frozen=True)
+class Score:
+    """The exact probability of a sentence, summed over all its cuts."""
+
+    log_probability: float  # log p(y | x), natural logarithm
+    characters: int  # of the normalised line, and one for the end of sentence
+    unknown: int  # characters in no piece, which the model takes for one class
+
+    @property
+    def bits_per_character(self) -> float:
+        return -self.log_probability / math.log(2) / self.characters

@@ -1,0 +1,83 @@
+"""The edges of every word of a sentence, with what the model and the posterior say of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpe.lattice import dynamic_program
+from dpe.lattice.lattice import Bucket
+from dpe.segmenter.scored_batch import ScoredBatch
+
+# Arcs off the best path that are worth a browser's time, in a whole sentence.
+MOST_OTHERS = 3_000
+
+
+class ScoredEdge(NamedTuple):
+    """One piece over one span of a word."""
+
+    start: int
+    end: int
+    piece: int  # its id
+    score: float
+    probability: float
+    on_best_path: bool
+
+
+@dataclass(frozen=True)
+class WordEdges:
+    """The edges of a word by start, then end, and how many improbable ones are not among them."""
+
+    edges: list[ScoredEdge]
+    left_out: int
+
+
+def sentence_edges(batch: ScoredBatch) -> list[WordEdges]:
+    """The edges of the words of a batch's only sentence, in the order of the words.
+
+    All edges on the best path are there, and of the others the MOST_OTHERS most probable of the sentence,
+    so that a word of a thousand characters stays small enough to be drawn.
+    """
+    (example,) = batch.examples
+    by_word: list[list[ScoredEdge]] = [[] for _ in example.words]
+    for bucket, (scores, lengths) in zip(batch.lattice.buckets, batch.bucket_scores(), strict=True):
+        for row, edge in _bucket_edges(bucket, batch.lattice.edge_pieces[bucket.edges], scores, lengths):
+            by_word[int(bucket.words[row])].append(edge)
+    dropped = _least_probable(by_word)
+    kept = [[e for e in edges if (word, e) not in dropped] for word, edges in enumerate(by_word)]
+    return [WordEdges(own, len(all_) - len(own)) for own, all_ in zip(kept, by_word, strict=True)]
+
+
+def _bucket_edges(
+    bucket: Bucket, pieces: Tensor, scores: Tensor, lengths: Tensor
+) -> list[tuple[int, ScoredEdge]]:
+    """Every edge of a bucket with its word's row in it; a word's edges come by start, then span.
+
+    pieces [edge of the bucket], scores [word, start, span], lengths [word].
+    """
+    marginals = dynamic_program.edge_marginals(scores, lengths)  # [word, start, span]
+    begun = dynamic_program.best(scores, lengths).boundaries.cpu().numpy()  # [word, position]
+    cells = torch.unravel_index(bucket.cells, bucket.shape)  # word, start, span of each edge
+    columns = (*cells, pieces, scores[cells], marginals[cells].clamp(max=1.0))
+    found = []
+    for word, start, span, piece, score, probability in zip(*(c.tolist() for c in columns), strict=True):
+        end = start + span + 1
+        step = _is_step(begun[word], start, end)
+        found.append((word, ScoredEdge(start, end, piece, score, probability, step)))
+    return found
+
+
+def _is_step(boundaries: NDArray[np.bool_], start: int, end: int) -> bool:
+    """Whether a cut with these boundaries goes from start to end in one piece."""
+    return bool(boundaries[start] and boundaries[end] and not boundaries[start + 1 : end].any())
+
+
+def _least_probable(by_word: list[list[ScoredEdge]]) -> set[tuple[int, ScoredEdge]]:
+    """The edges off the best path, with their words, that are too many."""
+    others = [(word, e) for word, edges in enumerate(by_word) for e in edges if not e.on_best_path]
+    return set(sorted(others, key=lambda other: -other[1].probability)[MOST_OTHERS:])

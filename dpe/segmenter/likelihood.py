@@ -1,0 +1,45 @@
+"""What training maximises. Here the model meets the dynamic program; in use, in inference/scored_batch.py.
+
+The marginal likelihood of a sentence is a sum over its words, because no piece crosses a word boundary:
+
+    log p(y | x) = sum over words of log_partition(lattice of the word) + log p(end of sentence)
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from dpe.lattice.dynamic_program import best, log_partition
+from dpe.model.batching import MixedBatch
+from dpe.model.edge_scores import DEFAULT_THRESHOLD
+from dpe.model.mixed import MixedTransformer
+
+
+def batch_edge_scores(
+    model: MixedTransformer, batch: MixedBatch, *, threshold: float = DEFAULT_THRESHOLD
+) -> Tensor:
+    """Log-probability of every edge of the batch's lattices, in the order of `batch.lattice`."""
+    states = model.states(batch.source, batch.source_lengths, batch.characters)  # [sentence, position, width]
+    lattice = batch.lattice
+    return model.edge_scores(
+        states.flatten(0, 1), lattice.edge_positions, lattice.edge_pieces, threshold=threshold
+    )
+
+
+def marginal_log_likelihood(scores: Tensor, batch: MixedBatch) -> Tensor:
+    """Exact log p(y | x) of every sentence (Alg. 1 over words), from the edge scores.  # [sentence]"""
+    total = scores[batch.lattice.end_edges]
+    for bucket in batch.lattice.buckets:
+        words = log_partition(bucket.scatter(scores), bucket.lengths)  # [word]
+        total = total.index_add(0, batch.lattice.word_sentence[bucket.words], words)
+    return total
+
+
+def best_log_probability(scores: Tensor, batch: MixedBatch) -> tuple[float, int]:
+    """Log-probability of the best cuts (Alg. 2) of all sentences together, and how many pieces they have."""
+    total, pieces = float(scores[batch.lattice.end_edges].double().sum()), 0
+    for bucket in batch.lattice.buckets:
+        cuts = best(bucket.scatter(scores), bucket.lengths)
+        total += float(cuts.scores.double().sum())
+        pieces += int(cuts.boundaries.sum()) - len(bucket.lengths)
+    return total, pieces

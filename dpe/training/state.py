@@ -1,0 +1,165 @@
+"""Where a training stands, saved in one file with the weights and the optimiser, so that it can go on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from dpe.files import whole_file
+from dpe.model.checkpoint import LAST, MODEL, load_tensors, put_weights, save_model, save_tensors
+
+Rank = tuple[float, float]  # a score and bits on the development text; lower is better
+
+
+@dataclass
+class Position:
+    """Counters of a training."""
+
+    epoch: int = 0  # epochs completed
+    updates: int = 0  # updates done in the epoch under way
+    examples: int = 0  # examples seen in the epoch under way
+    nats: float = 0.0  # loss summed over the epoch under way
+    units: float = 0.0  # characters or tokens it was summed over
+    step: int = 0  # updates in all
+    best: float = math.inf  # best score of an epoch so far; lower is better
+    best_bits: float = math.inf  # its bits on the development text, which decide between equal scores
+    at_end: float = math.inf  # best of what was tried only at the end
+    at_end_bits: float = math.inf
+    worse_epochs: int = 0  # epochs since the best one
+    averaged_at: int = -1  # step at which the average was last tried
+    scored_at: int | None = None  # step of the last development score; None in a file of an older version
+    seconds: float = 0.0
+    records: int = 0  # of the curve
+    world: int = 1  # processes that made the updates of the epoch under way
+
+    @property
+    def current_epoch(self) -> int:
+        """The epoch under way, or the last one where none is; the first is 1."""
+        return self.epoch + (self.updates > 0)
+
+    @property
+    def best_epoch(self) -> Rank:
+        return self.best, self.best_bits
+
+    @property
+    def kept(self) -> Rank:
+        """Of the weights in `model.safetensors`."""
+        return min(self.best_epoch, (self.at_end, self.at_end_bits))
+
+    @property
+    def kept_score(self) -> float:
+        return self.kept[0]
+
+    def leave_end(self) -> bool:
+        """Training goes on past an end: what was tried only there counts no more. Whether anything was.
+
+        A start with that end again then tries it once more.
+        """
+        if self.at_end == math.inf:
+            return False
+        self.at_end = self.at_end_bits = math.inf
+        self.averaged_at = -1
+        if self.updates:  # the end was within an epoch
+            self.scored_at = -1
+        return True
+
+
+def save_position(
+    directory: Path, position: Position, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """Write `last.safetensors`."""
+    tensors = {f"model.{name}": parameter for name, parameter in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        moments = optimizer.state.get(parameter)
+        if moments:
+            tensors[f"mean.{name}"] = moments["exp_avg"]
+            tensors[f"square.{name}"] = moments["exp_avg_sq"]
+    save_tensors(directory / LAST, tensors, asdict(position))
+
+
+def load_position(directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Position | None:
+    """Read `last.safetensors` into the model and the optimiser, if it is there."""
+    path = directory / LAST
+    if not path.exists():
+        return None
+    tensors, state = load_tensors(path)
+    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    put_weights(model, weights, name=str(path))
+    position = Position(**state)
+    for name, parameter in model.named_parameters():
+        if f"mean.{name}" in tensors:
+            optimizer.state[parameter] = {
+                "step": torch.tensor(float(position.step), device=parameter.device),
+                "exp_avg": tensors[f"mean.{name}"].to(parameter.device),
+                "exp_avg_sq": tensors[f"square.{name}"].to(parameter.device),
+            }
+    return position
+
+
+_BEST_EPOCH = "best-epoch.safetensors"
+
+
+class KeptWeights:
+    """Only the first of several processes writes; all keep count in the position."""
+
+    def __init__(self, directory: Path, model: nn.Module, position: Position, *, writes: bool) -> None:
+        self._model, self._position, self._writes = model, position, writes
+        self._directory = directory
+        self._kept, self._best_epoch = directory / MODEL, directory / _BEST_EPOCH
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether model.safetensors was saved and has since been removed."""
+        return math.isfinite(self._position.kept_score) and not self._kept.exists()
+
+    def after_epoch(self, scores: Mapping[str, float]) -> None:
+        position, rank = self._position, _rank(scores)
+        self._keep_if_better(scores)
+        position.worse_epochs += 1
+        if rank < position.best_epoch:
+            position.worse_epochs = 0
+            position.best, position.best_bits = rank
+
+    def at_end(self, scores: Mapping[str, float]) -> None:
+        position, rank = self._position, _rank(scores)
+        keeps_epoch = math.isfinite(position.best) and not self._best_epoch.exists()
+        if self._writes and rank < position.kept and keeps_epoch:
+            with whole_file(self._best_epoch) as file:
+                file.write(self._kept.read_bytes())
+        self._keep_if_better(scores)
+        position.at_end, position.at_end_bits = min((position.at_end, position.at_end_bits), rank)
+
+    def go_on(self) -> None:
+        """Training goes on past an earlier end: the best epoch's weights are the kept ones again."""
+        if self._writes and self._best_epoch.exists():
+            self._best_epoch.replace(self._kept)
+
+    def keep_for_average(self, scores: Mapping[str, float], *, epochs: int) -> None:
+        """Keep the weights after an epoch beside those of the epochs before it, so many in all."""
+        if self._writes and epochs > 1:
+            epoch = self._position.epoch
+            save_model(self._epoch_path(epoch), self._model, scores)
+            self._epoch_path(epoch - epochs).unlink(missing_ok=True)
+
+    def epochs_to_average(self, epochs: int) -> list[Path]:
+        """The weights of the last epochs, so many at most, the latest first."""
+        last = self._position.epoch
+        paths = map(self._epoch_path, range(last, max(last - epochs, 0), -1))
+        return [path for path in paths if path.exists()]
+
+    def _epoch_path(self, epoch: int) -> Path:
+        return self._directory / f"epoch-{epoch:04}.safetensors"
+
+    def _keep_if_better(self, scores: Mapping[str, float]) -> None:
+        if self._writes and _rank(scores) < self._position.kept:
+            save_model(self._kept, self._model, {"step": self._position.step, **scores})
+
+
+def _rank(scores: Mapping[str, float]) -> Rank:
+    """Among equal scores (BLEU is 0 as long as no words match) the fewest bits are the best."""
+    return scores["score"], scores["dev_bits"]

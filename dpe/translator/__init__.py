@@ -1,0 +1,1 @@
+"""A standard subword transformer: its targets, its training, its use."""

@@ -1,0 +1,252 @@
+"""`Translator`: a trained translation model in use, decoded by CTranslate2."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+import ctranslate2
+
+from dpe.errors import UserError
+from dpe.files import file_hash, temporary_cache
+from dpe.machine import cores
+from dpe.model.checkpoint import MODEL, load_vocabulary, load_weights, read_settings
+from dpe.model.transformer import TransformerSettings
+from dpe.model.translation import TranslationTransformer
+from dpe.text.corpus import Strings, lines_of
+from dpe.text.preparation import Moses
+from dpe.text.vocabulary import Vocabulary
+from dpe.text.words import MARKER
+from dpe.translator.ctranslate2 import LONGEST, export_model, token_names
+
+BATCH_TOKENS = 1_000
+WINDOW = 2_000  # lines of a stream that are translated together
+LONGEST_PART = 512  # pieces of a source that are translated at once
+
+
+class Translation(NamedTuple):
+    """A translation and its score: log-probability / length ** length penalty, the end symbol counted."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How translations are searched for. A beam of 1 is greedy search."""
+
+    beam: int = 5
+    length_penalty: float = 1.0  # above 1 prefers longer translations
+    n_best: int = 1
+    batch_tokens: int = BATCH_TOKENS  # source pieces decoded at once by each thread
+
+    def __post_init__(self) -> None:
+        if self.beam < 1 or self.batch_tokens < 1:
+            raise UserError("The beam and the tokens of a batch must be 1 or more.")
+        if not math.isfinite(self.length_penalty):
+            raise UserError(f"The length penalty is {self.length_penalty}; give a number.")
+        if not 1 <= self.n_best <= self.beam:
+            raise UserError(
+                f"{self.n_best} translations of a line were asked for and the beam is {self.beam}; "
+                "ask for 1 to as many as the beam."
+            )
+
+
+class Translator:
+    """Translates text: raw lines in, detokenised lines out.
+
+    Sources are cut by the vocabulary's own cut, without dropout, whatever the model was trained with. An
+    empty line stays empty. A source of more than 512 pieces is cut between words into parts that are
+    translated one by one. Unknown characters in a translation are written as U+2047 (double ?).
+
+        translator = Translator.load("translator/")
+        translator.translate("the cars were electric")
+    """
+
+    def __init__(self, engine: Any, vocabulary: Vocabulary, *, moses: tuple[str, str] | None = None) -> None:
+        """Use `load`."""
+        self.vocabulary = vocabulary
+        self._engine = engine
+        self._names = token_names(vocabulary)
+        self._ids = {name: number for number, name in enumerate(self._names)}
+        self._tokenize = Moses(moses[0]).tokenize if moses else str
+        self._detokenize = Moses(moses[1]).detokenize if moses else str
+
+    @classmethod
+    def load(cls, directory: Path | str, *, int8: bool = False, threads: int | None = None) -> Translator:
+        """Read what `dpe train-translator` wrote.
+
+        The first time, the model is exported to CTranslate2 beside the weights. `int8` is faster and may
+        change some translations; `threads` is one per core unless given, each with batches of its own.
+        """
+        directory = Path(directory)
+        settings = read_settings(directory, "translator")
+        engine = ctranslate2.Translator(
+            str(exported(directory)),
+            compute_type="int8" if int8 else "float32",  # its default may choose by itself
+            inter_threads=threads or cores(),
+            intra_threads=1,
+        )
+        moses = settings["moses"]
+        return cls(engine, load_vocabulary(directory, settings), moses=tuple(moses) if moses else None)
+
+    @overload
+    def translate(
+        self, source: str, *, beam: int = 5, length_penalty: float = 1.0, batch_tokens: int = BATCH_TOKENS
+    ) -> str: ...
+    @overload
+    def translate(
+        self,
+        source: Strings,
+        *,
+        beam: int = 5,
+        length_penalty: float = 1.0,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> list[str]: ...
+    def translate(
+        self,
+        source: str | Strings,
+        *,
+        beam: int = 5,
+        length_penalty: float = 1.0,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> str | list[str]:
+        """The best translation of a line, or of each line of a list in its order."""
+        search = Search(beam=beam, length_penalty=length_penalty, batch_tokens=batch_tokens)
+        best = [found[0].text for found in self.stream(lines_of(source, "source"), search)]
+        return best[0] if isinstance(source, str) else best
+
+    @overload
+    def n_best(
+        self, source: str, *, n: int = 5, beam: int | None = None, length_penalty: float = 1.0
+    ) -> list[Translation]: ...
+    @overload
+    def n_best(
+        self, source: Strings, *, n: int = 5, beam: int | None = None, length_penalty: float = 1.0
+    ) -> list[list[Translation]]: ...
+    def n_best(
+        self, source: str | Strings, *, n: int = 5, beam: int | None = None, length_penalty: float = 1.0
+    ) -> list[Translation] | list[list[Translation]]:
+        """The n best translations that a beam (of n, unless given) finds: of a line, or of each of a list."""
+        search = Search(beam=beam or max(n, 1), length_penalty=length_penalty, n_best=n)
+        found = list(self.stream(lines_of(source, "source"), search))
+        return found[0] if isinstance(source, str) else found
+
+    def stream(self, lines: Iterable[str], search: Search) -> Iterator[list[Translation]]:
+        """For each line its `search.n_best` translations, best first; a window of lines is read at a time."""
+        if search.beam > len(self.vocabulary):
+            raise UserError(
+                f"The beam is {search.beam}, more than the {len(self.vocabulary)} pieces of the vocabulary; "
+                "beams of 4 to 10 are usual."
+            )
+        remaining = iter(lines)
+        while window := list(islice(remaining, WINDOW)):
+            yield from self._window(window, search)
+
+    def _window(self, lines: Sequence[str], search: Search) -> list[list[Translation]]:
+        """The translations of some lines, which are decoded in batches of similar length."""
+        parts_of_lines = [self._parts(line) for line in lines]
+        parts = [part for parts in parts_of_lines for part in parts]
+        found = iter(self._decode_all(parts, search))
+        return [self._join([next(found) for _ in parts]) for parts in parts_of_lines]
+
+    def _parts(self, line: str) -> list[list[str]]:
+        """The names of a source's pieces: one list, several if it is very long, none if it is empty."""
+        pieces = self.vocabulary.encode(self._tokenize(line))
+        names = [self._names[number] for number in self.vocabulary.piece_ids(pieces)]
+        parts = []
+        while len(names) > LONGEST_PART:
+            middle = range(LONGEST_PART, LONGEST_PART // 2, -1)
+            end = next((at for at in middle if pieces[at].startswith(MARKER)), LONGEST_PART)
+            parts.append(names[:end])
+            pieces, names = pieces[end:], names[end:]
+        return [*parts, names] if names else parts
+
+    def _decode_all(self, parts: Sequence[list[str]], search: Search) -> list[list[Translation]]:
+        """Translations of piece sequences; those with the same limit of length go to CTranslate2 together."""
+        by_limit: dict[int, list[int]] = {}
+        for place, part in enumerate(parts):
+            by_limit.setdefault(length_limit(len(part)), []).append(place)
+        found: dict[int, list[Translation]] = {}
+        for limit, places in by_limit.items():
+            results = self._decode([parts[place] for place in places], search, limit)
+            found.update(zip(places, results, strict=True))
+        return [found[place] for place in range(len(parts))]
+
+    def _decode(self, parts: list[list[str]], search: Search, limit: int) -> list[list[Translation]]:
+        results = self._engine.translate_batch(
+            parts,
+            max_batch_size=search.batch_tokens,
+            batch_type="tokens",
+            beam_size=search.beam,
+            num_hypotheses=search.n_best,
+            length_penalty=search.length_penalty,
+            max_input_length=0,  # its default cuts sources short
+            max_decoding_length=limit,
+            min_decoding_length=0,  # its default forbids an empty translation
+            return_scores=True,
+        )
+        return [
+            [
+                Translation(self.vocabulary.decode_ids(map(self._ids.__getitem__, names)), score)
+                for names, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            for result in results
+        ]
+
+    def _join(self, parts: list[list[Translation]]) -> list[Translation]:
+        """The translations of a line from those of its parts: the best of all, the second of all, ..."""
+        if not parts:
+            return [Translation("", 0.0)]
+        joined = []
+        for rank in zip(*parts, strict=False):
+            text = " ".join(translation.text for translation in rank)
+            joined.append(Translation(self._detokenize(text), sum(t.score for t in rank) / len(rank)))
+        return joined
+
+
+def length_limit(source_pieces: int) -> int:
+    """Pieces after which a translation is cut off: twice the source's, that rounded up to a power of two.
+
+    A function of the sentence alone, so that its translation does not depend on its neighbours.
+    """
+    rounded = 1 << max(5, (source_pieces - 1).bit_length())
+    return min(2 * rounded + 20, LONGEST - 1)
+
+
+def load_model(directory: Path) -> TranslationTransformer:
+    """The torch model of a translator."""
+    settings = read_settings(directory, "translator")
+    vocabulary = load_vocabulary(directory, settings)
+    model = TranslationTransformer.of(TransformerSettings(**settings["network"]), vocabulary)
+    load_weights(directory, model)
+    return model.eval()
+
+
+def exported(directory: Path) -> Path:
+    """The CTranslate2 model of a translator, made if it is not there, beside the weights.
+
+    Its name holds the weights' hash, so one that exists is right; those of older weights are removed. Where
+    nothing can be written it goes to a temporary directory.
+    """
+    try:
+        key = file_hash(directory / MODEL)[:16]
+    except UserError as error:
+        raise UserError(f"{error} Train the translator first.") from error
+    place = directory / f"ctranslate2-{key}"
+    if not place.exists():
+        if not os.access(directory, os.W_OK):
+            place = temporary_cache() / place.name
+        vocabulary = load_vocabulary(directory, read_settings(directory, "translator"))
+        export_model(load_model(directory), vocabulary, place, int8=False)
+        for other in place.parent.glob("ctranslate2-*"):
+            if other != place and re.fullmatch(r"ctranslate2-[0-9a-f]{16}", other.name):
+                shutil.rmtree(other, ignore_errors=True)
+    return place
