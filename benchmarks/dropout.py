@@ -27,8 +27,8 @@ from subword_nmt.apply_bpe import BPE
 
 from benchmarks.record import record
 from benchmarks.subjects import text
+from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
-from dpe.text.segmenters import BpeDropout
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.text.words import MARKER
 

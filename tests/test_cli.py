@@ -16,8 +16,8 @@ from typer.main import get_command
 
 from dpe.cli import app
 from dpe.commands.command import Command
+from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
-from dpe.text.segmenters import BpeDropout
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.version import __version__
 
@@ -282,7 +282,7 @@ def test_other_text_than_pieces_is_not_decoded(vocab: Path) -> None:
     done = dpe("decode", "--vocab", vocab, stdin="\u2581talo ssa\ntalossa on\n")
     assert done.returncode == 2
     said = (
-        "standard input, line 2: 'talossa on' has no U+2581, and 'talossa' is no piece; is it another format?"
+        "standard input, line 2: 'talossa on' contains no U+2581, and 'talossa' is not a piece; is it another"
     )
     assert said in done.stderr.decode()
 

@@ -24,9 +24,9 @@ from dpe.explorer.answers import Explorer
 from dpe.explorer.messages import LARGEST_N_BEST, LONGEST_TEXT
 from dpe.explorer.server import LONGEST_REQUEST, is_own_name, make_app
 from dpe.segmenter.lattice_edges import MOST_OTHERS
+from dpe.text.bpe import BpeDropout
 from dpe.text.corpus import Pair
 from dpe.text.draws import Draw
-from dpe.text.segmenters import BpeDropout
 from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 ROOT = Path(__file__).parents[1]
@@ -200,7 +200,7 @@ MISTAKES: list[tuple[Json, int, str]] = [
     ({"source_dropout": 1.5}, 400, "source_dropout"),
     ({"draw": -1}, 400, "draw"),
     ({"target": 7}, 400, "target: Input should be a valid string."),
-    ({"target": "\ud800"}, 400, "has half of a surrogate pair"),
+    ({"target": "\ud800"}, 400, "contains half of a surrogate pair"),
     ({"colour": "red"}, 400, "colour"),
 ]
 

@@ -9,9 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dpe.errors import UserError
+from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
 from dpe.text.formats import FORMATS, format_pieces, parse_line
-from dpe.text.segmenters import BpeDropout, LongestMatch
+from dpe.text.segmenters import LongestMatch
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER
 from tests.vocabularies import make_vocabulary
@@ -105,7 +106,7 @@ def test_lines_of_other_toolkits_are_read(line: str, plain: str, bpe_vocabulary:
     ("line", "other"), [("talossa on", "talossa"), ("ñ talossa", "talossa"), ("t a@@ lo", "a@@")]
 )
 def test_text_that_is_not_pieces_is_refused(line: str, other: str, bpe_vocabulary: Vocabulary) -> None:
-    with pytest.raises(UserError, match=rf"'{line}' has no U\+2581, and '{other}' is no piece"):
+    with pytest.raises(UserError, match=rf"'{line}' contains no U\+2581, and '{other}' is not a piece"):
         parse_line(line, "pieces", bpe_vocabulary)
 
 

@@ -141,9 +141,9 @@ def test_pair_without_source_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rules", "sentence"),
     [
-        ({"max_tokens": 1}, "max-tokens is 1"),
-        ({"max_ratio": 0.5}, "max-ratio is 0.5"),
-        ({"max_ratio": float("nan")}, "max-ratio is nan"),
+        ({"max_tokens": 1}, "max-tokens must be at least 2, got 1"),
+        ({"max_ratio": 0.5}, "max-ratio must be at least 1, got 0.5"),
+        ({"max_ratio": float("nan")}, "max-ratio must be at least 1, got nan"),
     ],
 )
 def test_senseless_rules_are_refused(rules: dict[str, float], sentence: str) -> None:

@@ -251,17 +251,20 @@ def test_a_segmentation_describes_itself(segmenter: Segmenter) -> None:
         (lambda s, lm: s.best(["a"], ["a", "b"]), "1 sources but 2 targets"),
         (lambda s, lm: s.best("a", ["a"]), "two of a kind"),
         (lambda s, lm: s.best(["a"], "a"), "two of a kind"),
-        (lambda s, lm: s.best("a", None), "The target is None; give a string, or a list of strings"),
-        (lambda s, lm: s.score("a", 5), "The target is 5; give a string"),
-        (lambda s, lm: s.score(5, "a"), "The source is 5; give a string"),
-        (lambda s, lm: s.best(["a"], {"a"}), "The target is {'a'}; give a string"),
-        (lambda s, lm: s.best("a", "one\ntwo"), "A line break is in 'one.*two'; give one line at a time"),
-        (lambda s, lm: s.best("one\ntwo", "a"), "A line break is in"),
-        (lambda s, lm: OnTheFly(s).pairs(["a"], None, epoch=0), "The target is None"),
-        (lambda s, lm: OnTheFly(s).pairs(["a"], ["a\n"], epoch=0), "A line break is in"),
+        (lambda s, lm: s.best("a", None), "The target must be a string or a list of strings, got None"),
+        (lambda s, lm: s.score("a", 5), "The target must be a string or a list of strings, got 5"),
+        (lambda s, lm: s.score(5, "a"), "The source must be a string or a list of strings, got 5"),
+        (lambda s, lm: s.best(["a"], {"a"}), "The target must be a string or a list of strings, got {'a'}"),
+        (lambda s, lm: s.best("a", "one\ntwo"), "'one.*two' contains a line break; give one line at a time"),
+        (lambda s, lm: s.best("one\ntwo", "a"), "contains a line break"),
+        (
+            lambda s, lm: OnTheFly(s).pairs(["a"], None, epoch=0),
+            "The target must be a string or a list of strings, got None",
+        ),
+        (lambda s, lm: OnTheFly(s).pairs(["a"], ["a\n"], epoch=0), "contains a line break"),
         (lambda s, lm: s.n_best("a", "a", n=0), "n is 0"),
         (lambda s, lm: s.sample("a", "a", temperature=0.0), "temperature"),
-        (lambda s, lm: OnTheFly(s, dropout=1.5), "dropout is 1.5"),
+        (lambda s, lm: OnTheFly(s, dropout=1.5), "from 0 to 1, got 1.5"),
         (lambda s, lm: OnTheFly(s, temperature=0.0), "temperature"),
         (lambda s, lm: OnTheFly(s).pairs("a", "b", epoch=0), "lists of sentences"),
         (lambda s, lm: OnTheFly(s).pairs(["a"], ["a", "b"], epoch=0), "as many of each"),
@@ -359,7 +362,7 @@ def test_long_lines_come_out_whole_beside_short_ones(corpus_segmenter: Segmenter
 
 def test_what_is_no_text_is_refused(corpus_segmenter: Segmenter) -> None:
     for source, target in ((["a", None], ["b", "c"]), (["a"], [None]), ([b"a"], ["b"]), ([["a"]], ["b"])):
-        with pytest.raises(UserError, match="A line is text"):
+        with pytest.raises(UserError, match="A line must be a string"):
             corpus_segmenter.best(source, target)  # type: ignore[call-overload]
 
 

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpe.errors import UserError
+from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
 from dpe.text.segmenters import (
     METHODS,
-    Bpe,
-    BpeDropout,
     CountSegmenter,
     LongestMatch,
+    OwnCut,
     make_segmenter,
     source_segmenter,
 )
@@ -69,7 +69,7 @@ def line_of(words: int, *, seed: int) -> str:
 def segmenters_of(vocabulary: Vocabulary) -> list[CountSegmenter]:
     if vocabulary.type == "bpe":
         return [
-            Bpe(vocabulary),
+            OwnCut(vocabulary),
             BpeDropout(vocabulary, dropout=0.3),
             BpeDropout(vocabulary, dropout=1),
             LongestMatch(vocabulary),
@@ -210,7 +210,7 @@ def test_the_dropout_of_a_source_is_a_probability(bpe_vocabulary: Vocabulary, dr
 
 def test_every_method_is_made(bpe_vocabulary: Vocabulary, unigram_vocabulary: Vocabulary) -> None:
     made = [make_segmenter(m, unigram_vocabulary if m == "unigram" else bpe_vocabulary) for m in METHODS]
-    assert [type(segmenter) for segmenter in made] == [Bpe, BpeDropout, LongestMatch, Unigram]
+    assert [type(segmenter) for segmenter in made] == [OwnCut, BpeDropout, LongestMatch, Unigram]
     assert make_segmenter("bpe-dropout", bpe_vocabulary, dropout=1).cut("talo") == [MARKER, *"talo"]
 
 
@@ -243,7 +243,7 @@ def test_bpe_is_sentencepiece_on_ten_thousand_german_lines() -> None:
     with lzma.open(MULTI30K, "rt", encoding="utf-8", newline="\n") as file:
         lines = [line.rstrip("\n") for line in itertools.islice(file, 10_000)]
     vocabulary = learn_vocabulary(lines, VocabularySettings(size=8000))
-    plain, merging = Bpe(vocabulary), BpeDropout(vocabulary, dropout=0)
+    plain, merging = OwnCut(vocabulary), BpeDropout(vocabulary, dropout=0)
     for line in lines:
         assert plain.cut(line) == merging.cut(line) == vocabulary.encode(line)
 

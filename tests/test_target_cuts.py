@@ -12,8 +12,8 @@ import pytest
 
 from dpe.errors import UserError
 from dpe.progress import QUIET, Progress
+from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
-from dpe.text.segmenters import BpeDropout
 from dpe.training.processes import Processes
 from dpe.translator.targets import (
     CountTargets,

@@ -13,9 +13,10 @@ from dpe.model.cross_entropy import smoothed_cross_entropy_reference
 from dpe.model.mixed import MixedTransformer
 from dpe.model.translation import TranslationTransformer
 from dpe.segmenter.training import SegmenterData, SegmenterTask
+from dpe.text.bpe import BpeDropout
 from dpe.text.corpus import write_lines
 from dpe.text.draws import Draw
-from dpe.text.segmenters import Bpe, BpeDropout, OwnCut
+from dpe.text.segmenters import OwnCut
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.translator.targets import CountTargets
@@ -40,7 +41,7 @@ def translator_task(corpus: Path, vocabulary: Vocabulary) -> TranslatorTask:
         train=open_corpus(corpus, "train"),
         dev=open_corpus(corpus, "dev"),
         cut_source=BpeDropout(vocabulary, dropout=0.3),
-        targets=CountTargets(Bpe(vocabulary), seed=9),
+        targets=CountTargets(OwnCut(vocabulary), seed=9),
         dev_bleu=bleu,
         cut_seed=9,
     )
@@ -94,7 +95,7 @@ def test_a_segmenter_does_not_see_one_character_in_a_thousand(corpus: Path, voca
         vocabulary=vocabulary,
         train=open_corpus(corpus, "train"),
         dev=open_corpus(corpus, "dev"),
-        cut_source=Bpe(vocabulary),
+        cut_source=OwnCut(vocabulary),
     )
     task = SegmenterTask(MixedTransformer.of(SMALLEST, vocabulary, source=True), data, batch=9_000, seed=4)
     hiding, hidden = MixedCollator(vocabulary, unknown_rate=0.001, seed=4), 0

@@ -14,8 +14,9 @@ from dpe.cli import run
 from dpe.model.checkpoint import load_tensors
 from dpe.progress import QUIET, Progress
 from dpe.segmenter.scored_batch import ScoredBatch
+from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
-from dpe.text.segmenters import Bpe, BpeDropout, LongestMatch
+from dpe.text.segmenters import LongestMatch, OwnCut
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.log import read_curve
 from dpe.training.settings import Stopping
@@ -339,7 +340,7 @@ def test_the_command_refuses_in_one_sentence(
     )
 
 
-CUTS = {"bpe": Bpe, "bpe-dropout": BpeDropout, "longest-match": LongestMatch}
+CUTS = {"bpe": OwnCut, "bpe-dropout": BpeDropout, "longest-match": LongestMatch}
 
 
 @pytest.mark.parametrize(

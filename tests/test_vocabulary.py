@@ -103,7 +103,7 @@ def test_a_size_too_large_names_the_largest_which_then_works(kind: Any, text: li
         learn_vocabulary(text, VocabularySettings(size=30_000, type=kind))
     largest = int(re.findall(r"\d+", str(error.value))[-1])
     assert len(learn_vocabulary(text, VocabularySettings(size=largest, type=kind))) == largest
-    with pytest.raises(UserError, match="more than this text can fill"):
+    with pytest.raises(UserError, match="too large for this text"):
         learn_vocabulary(text, VocabularySettings(size=largest + 1, type=kind))
 
 

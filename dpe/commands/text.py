@@ -191,10 +191,11 @@ def encode(
 
     Example: `dpe encode --vocab vocab.model --method bpe-dropout --epoch 3 train.fi > train.3.pieces`
     """
+    from dpe.text.bpe import DROPOUT
     from dpe.text.corpus import read_lines, write_lines
     from dpe.text.draws import Draw
     from dpe.text.formats import format_pieces
-    from dpe.text.segmenters import DROPOUT, make_segmenter
+    from dpe.text.segmenters import make_segmenter
     from dpe.text.vocabulary import Vocabulary
 
     if dropout is not None and method != "bpe-dropout":

@@ -1,1 +1,1 @@
-"""Strings and numpy only: corpora, vocabularies and the count-based ways to cut words."""
+"""Strings and numpy only: corpora, vocabularies and the count-based segmenters."""

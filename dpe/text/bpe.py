@@ -1,12 +1,12 @@
-"""BPE's merges of one word, with dropout: which pair of symbols is merged next, until none is.
+"""BPE dropout (Provilkov et al. 2020): merging the symbols of a word while some merges are dropped.
 
-The definition: every step drops each possible merge with probability p, afresh, and applies the best that
-remains (lowest rank, then leftmost); the word is finished when a step has none.
+The definition: every step drops each possible merge with probability p, independently, and applies the best
+that remains (lowest rank, then leftmost); the word is finished when a step has none.
 
-What makes it fast: going through a step's merges from the best on, only those up to the first survivor
-matter. So the draws of a whole line are one sequence of survivals and drops, and it is enough to draw how
-many merges survive before the next one that is dropped. A word that is finished before that needs no
-work: its cut is the plain one.
+What makes it fast: of a step's merges, taken from the best on, only those up to the first survivor matter.
+So the draws of a whole line are one sequence of survivals and drops, and it is enough to draw how many merges
+survive before the next drop. A word that is finished before that drop needs no work: its segmentation is
+that of plain BPE, which is remembered.
 """
 
 from __future__ import annotations
@@ -16,13 +16,55 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from operator import add
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-Candidate = tuple[int, int, int]  # rank of a merge, its first symbol, the symbol behind its second
+from dpe.errors import UserError
+from dpe.text.draws import Draw
+from dpe.text.words import WordCache, split_words
+
+if TYPE_CHECKING:
+    from dpe.text.vocabulary import Vocabulary
+
+DROPOUT = 0.05  # the paper's
+Candidate = tuple[int, int, int]  # rank of a merge, its first symbol, the symbol after its second
+
+
+class BpeDropout:
+    """BPE with dropout, a function of the line and the draw; without dropout it is SentencePiece's BPE."""
+
+    def __init__(self, vocabulary: Vocabulary, *, dropout: float = DROPOUT) -> None:
+        if not 0 <= dropout <= 1:
+            raise UserError(f"Dropout must be a probability from 0 to 1, got {dropout}.")
+        self._vocabulary, self._dropout = vocabulary, dropout
+        self._ranks = vocabulary.ranks
+        self._words = WordCache(self._analyse)
+
+    def cut(self, line: str, draw: Draw = Draw()) -> list[str]:
+        marked = self._vocabulary.normalize(line)
+        survivals = draw_survivals(self._dropout, draw.generator())
+        pieces: list[str] = []
+        until_drop = survivals()  # merges that survive before the next drop
+        for text in split_words(marked):
+            word = self._words[text]
+            if word.merges <= until_drop:
+                until_drop -= word.merges
+                pieces += word.plain
+            else:
+                merged, until_drop = merge(word, self._ranks, until_drop=until_drop, survivals=survivals)
+                pieces += merged
+        return self._vocabulary.join_unknown(marked, pieces)
+
+    def _analyse(self, text: str) -> MergingWord:
+        symbols: list[str] = []
+        solid: list[int] = []
+        for part, protected in self._vocabulary.word_parts(text):
+            solid += [len(symbols)] * protected
+            symbols += [part] if protected else part
+        return MergingWord.start(symbols, frozenset(solid), self._ranks)
 
 
 class MergingWord(NamedTuple):
-    """A word as BPE starts, and as it ends when nothing is dropped."""
+    """A word as BPE starts with it, and its segmentation when nothing is dropped."""
 
     symbols: Sequence[str]
     solid: frozenset[int]  # symbols that never merge: the protected strings
@@ -42,7 +84,7 @@ class MergingWord(NamedTuple):
 
 
 def draw_survivals(dropout: float, generator: random.Random) -> Callable[[], float]:
-    """Draws how many merges survive before the next one that is dropped: a geometric number."""
+    """A function that draws how many merges survive before the next drop: a geometric distribution."""
     if dropout == 0:
         return lambda: math.inf
     if dropout == 1:
@@ -54,10 +96,10 @@ def draw_survivals(dropout: float, generator: random.Random) -> Callable[[], flo
 def merge(
     word: MergingWord, ranks: Mapping[str, int], *, until_drop: float, survivals: Callable[[], float]
 ) -> tuple[list[str], float]:
-    """Merge a word to its end; gives the pieces, and how many merges are left until the next drop.
+    """Merge a word until no merge is possible; returns its pieces and the merges left until the next drop.
 
-    The symbols are a linked list. A merge leaves entries of the heap behind whose pair is gone; they are
-    recognised by their end and thrown away without a draw, because they are no possible merges.
+    The symbols are a linked list. A merge leaves entries in the heap whose pair no longer exists; they are
+    recognised by their end and discarded without a draw, because they are not possible merges.
     """
     texts, solid, rank_of = list(word.symbols), word.solid, ranks.get
     count = len(texts)
@@ -84,7 +126,7 @@ def merge(
                 continue
             if (rank := rank_of(texts[start] + texts[neighbour])) is not None:
                 heappush(heap, (rank, start, after[neighbour]))
-        for candidate in dropped:  # the next step draws afresh
+        for candidate in dropped:  # the next step draws again
             heappush(heap, candidate)
         dropped.clear()
     return [text for text in texts if text], until_drop

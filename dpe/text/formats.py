@@ -1,19 +1,21 @@
 """How pieces are written on a line, and read back.
 
-pieces        ▁two ▁word s      as they are, between blanks (U+0020; no piece has one)
+pieces        ▁two ▁word s      as they are, separated by spaces (U+0020, which no piece contains)
 subword-nmt   two word@@ s      `sed -r 's/(@@ )|(@@ ?$)//g'` gives the plain line
-ids           17 805 9          numbers; unknown text is lost, its id says only that it was there
+ids           17 805 9          numbers; unknown text is lost, because all of it has the same id
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from dpe.choices import PieceFormat
 from dpe.errors import UserError
-from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER
+
+if TYPE_CHECKING:
+    from dpe.text.vocabulary import Vocabulary
 
 FORMATS = get_args(PieceFormat)
 _JOINT = "@@"
@@ -40,51 +42,46 @@ def parse_line(text: str, format: str, vocabulary: Vocabulary) -> list[str]:
         case "subword-nmt":
             return _from_joints(text, vocabulary)
         case "ids":
-            return vocabulary.pieces_of_ids(_id(token, vocabulary) for token in text.split(" ") if token)
+            return _from_ids(text, vocabulary)
     raise _unknown_format(format)
 
 
 def _from_pieces(text: str, vocabulary: Vocabulary) -> list[str]:
-    """The pieces between blanks, without control pieces, and U+2047 for the unknown piece, as in ids.
+    """The pieces between spaces, without control pieces, and U+2047 for the unknown piece, as in ids.
 
-    A translator may begin a line inside a word (`( ▁talo )`) or never begin one (`) )`), so a marker is not
-    demanded. What is refused, because joining it would lose its blanks, is text that no translator of this
-    vocabulary writes: several tokens, none with a marker, and one that no cut could have made.
+    A translator may start a line inside a word (`( ▁talo )`) or never start one (`) )`), so a marker is not
+    required. What is refused, because joining it would lose its spaces, is text that no translator with this
+    vocabulary writes: several tokens without any marker, one of which cannot be a piece.
     """
     if text.startswith(JSON_LINES):
         raise UserError(f"{text[:20]!r} is a line of --format jsonl; segment with --format pieces instead.")
+    ids = vocabulary.ids
+
+    def may_be_piece(token: str) -> bool:  # of the vocabulary, or a run of unknown characters
+        return token in ids or not any(character in ids for character in token)
+
     tokens = [token for token in text.split(" ") if token]
-    special = _special_pieces(vocabulary)
+    # Special pieces are read as nothing or as U+2047. But one that can be a piece of text is text: a
+    # vocabulary without the characters of `</s>` writes them so.
+    special_ids = (vocabulary.pad_id, vocabulary.unk_id, vocabulary.bos_id, vocabulary.eos_id)
+    special = {vocabulary.pieces[i]: vocabulary.pieces_of_ids([i]) for i in special_ids}
+    special = {piece: read for piece, read in special.items() if not may_be_piece(piece)}
     if vocabulary.marks_first_word and MARKER not in text and len(tokens) > 1:
         for token in tokens:
-            if token not in special and not _may_be_cut(token, vocabulary):
+            if token not in special and not may_be_piece(token):
                 raise UserError(
-                    f"{text[:20]!r} has no U+2581, and {token[:20]!r} is no piece; is it another format?"
+                    f"{text[:20]!r} contains no U+2581, and {token[:20]!r} is not a piece; "
+                    "is it another format?"
                 )
     return [piece for token in tokens for piece in special.get(token, [token])]
-
-
-def _special_pieces(vocabulary: Vocabulary) -> dict[str, list[str]]:
-    """What the special pieces are read as: nothing, or U+2047.
-
-    One that may be cut from text is text: a vocabulary that knows no character of `</s>` writes it so.
-    """
-    ids = (vocabulary.pad_id, vocabulary.unk_id, vocabulary.bos_id, vocabulary.eos_id)
-    named = {vocabulary.pieces[i]: vocabulary.pieces_of_ids([i]) for i in ids}
-    return {piece: read for piece, read in named.items() if not _may_be_cut(piece, vocabulary)}
-
-
-def _may_be_cut(token: str, vocabulary: Vocabulary) -> bool:
-    """Whether this can be a piece of a text: one of the vocabulary, or a run of unknown characters."""
-    return token in vocabulary.ids or not any(character in vocabulary.ids for character in token)
 
 
 def _with_joints(pieces: Iterable[str], vocabulary: Vocabulary) -> str:
     """subword-nmt's text: a piece that its word continues ends with `@@`.
 
-    A piece that is the word marker alone goes into the piece behind it. An empty word (two markers in a
-    row) is an empty token, so two blanks. Text that itself has `@@` at the end of a word is not told from a
-    joint: whoever undoes the joints, `sed` or `parse_line`, removes it and joins that word to the next one.
+    A piece that is the word marker alone is written as part of the next piece. An empty word (two markers in
+    a row) is an empty token, so two spaces. Text that itself has `@@` at the end of a word cannot be told
+    from a joint: `sed` and `parse_line` both remove it and join that word to the next one.
     """
     written: list[str] = []
     word_has_text = False
@@ -95,20 +92,20 @@ def _with_joints(pieces: Iterable[str], vocabulary: Vocabulary) -> str:
         else:
             written += [_JOINT + " ", piece] if word_has_text else [piece]
             word_has_text = True
-    # Blanks are markers, a few of which may stand inside a run of unknown characters.
+    # The spaces inside a run of unknown characters are still markers.
     line = "".join(written).replace(MARKER, " ")
     return line.removeprefix(" ") if vocabulary.marks_first_word else line
 
 
 def _from_joints(text: str, vocabulary: Vocabulary) -> list[str]:
-    """Pieces of subword-nmt's text; a marker alone comes back as part of the piece behind it.
+    """Pieces of subword-nmt's text; a marker alone comes back as part of the next piece.
 
-    A joint that ends the line joins nothing and is removed, as by subword-nmt's own `sed`.
+    A joint at the end of the line joins nothing and is removed, as by subword-nmt's own `sed`.
     """
     if not text:
         return []
     if MARKER in text:
-        raise UserError(f"{text[:20]!r} has a U+2581, as pieces have; is it --format pieces?")
+        raise UserError(f"{text[:20]!r} contains a U+2581, as pieces do; is it --format pieces?")
     pieces: list[str] = []
     marker = MARKER if vocabulary.marks_first_word else ""
     for token in text.split(" "):
@@ -117,11 +114,16 @@ def _from_joints(text: str, vocabulary: Vocabulary) -> list[str]:
     return [piece for piece in pieces if piece]
 
 
-def _id(token: str, vocabulary: Vocabulary) -> int:
-    if token.isascii() and token.isdigit() and len(token) < 10 and int(token) < len(vocabulary):
-        return int(token)
-    raise UserError(f"{token[:20]!r} is no piece id; ids are whole numbers from 0 to {len(vocabulary) - 1}.")
+def _from_ids(text: str, vocabulary: Vocabulary) -> list[str]:
+    ids: list[int] = []
+    for token in filter(None, text.split(" ")):
+        is_number = token.isascii() and token.isdigit() and len(token) < 10
+        if not is_number or int(token) >= len(vocabulary):
+            largest = len(vocabulary) - 1
+            raise UserError(f"{token[:20]!r} is not a piece id; ids are whole numbers from 0 to {largest}.")
+        ids.append(int(token))
+    return vocabulary.pieces_of_ids(ids)
 
 
 def _unknown_format(format: str) -> UserError:
-    return UserError(f"There is no format {format!r}; choose one of {', '.join(FORMATS)}.")
+    return UserError(f"Unknown format {format!r}; choose one of {', '.join(FORMATS)}.")

@@ -1,4 +1,4 @@
-"""The paper's preparation of a parallel text: tokenised by Moses, no empty and no long pairs."""
+"""The paper's preparation of a parallel text: tokenised by Moses, without empty and long pairs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ class CleaningRules:
 
     def __post_init__(self) -> None:
         if self.max_tokens < 2:
-            raise UserError(f"max-tokens is {self.max_tokens}, which drops every pair; it must be 2 or more.")
+            raise UserError(f"max-tokens must be at least 2, got {self.max_tokens}.")
         if self.max_ratio is not None and not self.max_ratio >= 1:
-            raise UserError(f"max-ratio is {self.max_ratio}; it must be 1 or more.")
+            raise UserError(f"max-ratio must be at least 1, got {self.max_ratio}.")
 
     def reason_to_drop(self, source: str, target: str) -> str | None:
-        """The field of `CleaningReport` that counts this pair; None to keep it. A token is what
-        whitespace separates, so a side of blanks is empty.
+        """The field of `CleaningReport` that counts this pair, or None to keep it.
+
+        Tokens are separated by whitespace, so a side with nothing but spaces is empty.
         """
         shorter, longer = sorted((len(source.split()), len(target.split())))
         if shorter == 0:
@@ -69,9 +70,9 @@ def clean(
     out_target: Path,
     rules: CleaningRules = CleaningRules(),
 ) -> CleaningReport:
-    """Write the pairs that `rules` keep, tokenised if they say so, and count the others.
+    """Write the pairs that `rules` keep, tokenised where a language is given, and count the others.
 
-    Works in a stream; both files appear at the end, or neither. Tokens are counted after tokenisation.
+    The pairs are streamed; both files appear at the end, or neither. Tokens are counted after tokenisation.
     """
     counts = dict.fromkeys(("kept", "empty", "too_long", "unequal"), 0)
     tokenize_source, tokenize_target = (
@@ -94,15 +95,15 @@ def clean(
 class Moses:
     """Moses' tokenisation of one language, and its inverse, through sacremoses.
 
-    Punctuation is not turned into XML entities. Text is composed first (NFC), because Moses would cut
-    a separate accent off its letter; runs of whitespace become one blank and ASCII control characters
-    go, so the inverse restores the usual spacing of the language, not always the original one. Of a
-    language that Moses has no abbreviations for, it uses the English ones.
+    Punctuation is not turned into XML entities. Text is composed first (NFC), because Moses would separate
+    a combining accent from its letter. Runs of whitespace become one space and ASCII control characters are
+    removed, so the inverse restores the usual spacing of the language, not always the original one. For
+    a language without abbreviations of its own Moses uses the English ones.
     """
 
     def __init__(self, language: str) -> None:
         if not re.fullmatch("[a-z]{2,3}", language):
-            raise UserError(f"{language!r} is not a language code of two or three letters, such as 'de'.")
+            raise UserError(f"{language!r} is not a language code; give two or three letters, such as 'de'.")
         from sacremoses import MosesDetokenizer, MosesTokenizer  # noqa: PLC0415  # half a second
 
         self.language = language
@@ -110,7 +111,7 @@ class Moses:
         self._detokenizer = MosesDetokenizer(lang=language)
 
     def tokenize(self, line: str) -> str:
-        """The tokens of a line, separated by single blanks."""
+        """The tokens of a line, separated by single spaces."""
         composed = unicodedata.normalize("NFC", line)
         return str(self._tokenizer.tokenize(composed, escape=False, return_str=True))
 

@@ -1,4 +1,4 @@
-"""Subword regularisation: cuts of a unigram model drawn exactly, forward over a word and backward."""
+"""Subword regularisation (Kudo 2018): exact draws from a unigram model, by forward-backward over words."""
 
 from __future__ import annotations
 
@@ -7,51 +7,48 @@ import random
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpe.errors import UserError
 from dpe.text.draws import Draw
-from dpe.text.vocabulary import Vocabulary
-from dpe.text.word_cuts import WordCache, join_unknown, require_type, word_parts
-from dpe.text.words import split_words
+from dpe.text.words import WordCache, split_words
 
-# SentencePiece's unigram models rate an unknown character this far below their worst piece.
+if TYPE_CHECKING:
+    from dpe.text.vocabulary import Vocabulary
+
+# SentencePiece's unigram models score an unknown character this far below their worst piece.
 _UNKNOWN_PENALTY = 10.0
 _LARGEST_N_BEST = 512  # SentencePiece's limit
-_LARGEST_ALPHA = 1e6  # already the best cut in all but exact ties, and far from overflow
+_LARGEST_ALPHA = 1e6  # already the best segmentation except in exact ties, and far from overflow
 
 
 class _Choice(NamedTuple):
-    """The pieces that may end at one place: where they start, and their weights summed up."""
+    """The pieces that may end at one position: where they start, and their weights summed up."""
 
     starts: Sequence[int]
     cumulative: Sequence[float]
 
 
 class _Part(NamedTuple):
-    """A stretch of a word and the choice at every end in it, none if it is protected."""
+    """A part of a word and the choice at every end in it; no choices if it is protected."""
 
     text: str
     choices: Sequence[_Choice]
 
 
 class Unigram:
-    """Subword regularisation (Kudo 2018): the best cut, or with `alpha` a draw.
+    """The best segmentation of a unigram model, or with `alpha` a draw.
 
-    A cut's probability is proportional to exp(alpha * sum of its piece scores), among SentencePiece's
-    `nbest` best cuts of the line, or among all cuts when `nbest` is not positive.
+    The probability of a segmentation is proportional to exp(alpha * sum of its piece scores), among
+    SentencePiece's `nbest` best ones of the line, or among all of them when `nbest` is not positive.
     """
 
     def __init__(self, vocabulary: Vocabulary, *, alpha: float | None = None, nbest: int = -1) -> None:
-        require_type("unigram", vocabulary, "unigram")
+        vocabulary.require("unigram", "unigram")
         if alpha is not None and not 0 <= alpha <= _LARGEST_ALPHA:
-            raise UserError(
-                f"Alpha is {alpha}; give a number from 0 (every cut alike) to {_LARGEST_ALPHA:g}."
-            )
+            raise UserError(f"Alpha must be from 0 (uniform) to {_LARGEST_ALPHA:g}, got {alpha}.")
         if nbest > _LARGEST_N_BEST:
-            raise UserError(
-                f"SentencePiece lists {_LARGEST_N_BEST} best cuts at most; give that or -1 for all."
-            )
+            raise UserError(f"nbest must be at most {_LARGEST_N_BEST}, or -1 for all, got {nbest}.")
         self._vocabulary, self._alpha, self._nbest = vocabulary, alpha, nbest
         self._unknown = min(vocabulary.scores.values(), default=0.0) - _UNKNOWN_PENALTY
         self._words = WordCache(self._analyse)
@@ -67,26 +64,23 @@ class Unigram:
         for word in split_words(marked):
             for part in self._words[word]:
                 pieces += _sample_backward(part, generator)
-        return join_unknown(self._vocabulary, marked, pieces)
+        return self._vocabulary.join_unknown(marked, pieces)
 
     def _draw_from_n_best(self, line: str, alpha: float, generator: random.Random) -> list[str]:
-        cuts = self._vocabulary.n_best_encode(line, n=self._nbest)
-        scores = [alpha * sum(map(self._score, cut)) for cut in cuts]
+        known, unknown = self._vocabulary.scores, self._unknown
+        candidates = self._vocabulary.n_best_encode(line, n=self._nbest)
+        # What is written and not a piece is a run of unknown characters.
+        scores = [alpha * sum(known.get(p, unknown * len(p)) for p in pieces) for pieces in candidates]
         best = max(scores)
-        return generator.choices(cuts, [math.exp(score - best) for score in scores])[0]
-
-    def _score(self, piece: str) -> float:
-        """Score of a piece as written; one that is no piece is a run of unknown characters."""
-        score = self._vocabulary.scores.get(piece)
-        return self._unknown * len(piece) if score is None else score
+        return generator.choices(candidates, [math.exp(score - best) for score in scores])[0]
 
     def _analyse(self, word: str) -> list[_Part]:
-        parts = word_parts(self._vocabulary, word)
+        parts = self._vocabulary.word_parts(word)
         return [_Part(text, [] if protected else self._forward(text)) for text, protected in parts]
 
     def _forward(self, text: str) -> list[_Choice]:
-        """For every end the choice of the last piece, weighted by all cuts of what stands before it."""
-        totals = [0.0]  # log of the summed weight of all cuts up to here
+        """For every end the choice of the last piece, weighted by all segmentations of the text before it."""
+        totals = [0.0]  # log of the summed weight of all segmentations up to here
         choices = []
         for end in range(1, len(text) + 1):
             starts, weights = zip(*self._edges_into(text, end, totals), strict=True)
@@ -108,7 +102,7 @@ class Unigram:
 
 
 def _sample_backward(part: _Part, generator: random.Random) -> list[str]:
-    """Draw a cut from its last piece to its first."""
+    """Draw the pieces of a part, from the last to the first."""
     if not part.choices:
         return [part.text]
     pieces, end = [], len(part.text)

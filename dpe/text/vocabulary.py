@@ -1,7 +1,7 @@
 """A SentencePiece model seen as pieces, characters and merge ranks: learn, load, encode, decode.
 
-Text is handled in its *marked* form: SentencePiece's normalisation of the line, in which every blank is
-the word marker U+2581 and one marker stands before the first word. Pieces joined are the marked line:
+Text is handled in its *marked* form: SentencePiece's normalisation of the line, in which every space is
+the word marker U+2581 and one marker stands before the first word. The joined pieces are the marked line:
 
     encode("two  words")  ->  ["▁two", "▁word", "s"]        normalize("two  words")  ->  "▁two▁words"
 """
@@ -14,27 +14,28 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
 from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
 from dpe.files import whole_file
-from dpe.text.corpus import checked_text
 from dpe.text.sentencepiece_model import (
+    BYTE,
     NORMAL,
     SPECIAL_PIECES,
     USER_DEFINED,
     ProtectedUnigram,
     load_processor,
     parse,
-    refuse_unusable,
     with_special_pieces,
 )
-from dpe.text.words import MARKER
+from dpe.text.words import MARKER, checked_text
 
-# Our words for SentencePiece's rules. Its "nmt_nfkc" is NFKC that also reads odd blanks as blanks.
+# Our names of SentencePiece's rules. Its "nmt_nfkc" is NFKC that also turns unusual spaces into spaces.
 _NORMALIZATION_RULES = {"nfkc": "nmt_nfkc", "identity": "identity"}
 
 
@@ -50,22 +51,23 @@ class VocabularySettings:
 
     def __post_init__(self) -> None:
         if not len(SPECIAL_PIECES) < self.size < 2**31:
-            raise UserError(f"A vocabulary of {self.size} pieces cannot be; give 5 to {2**31 - 1}.")
-        if not 0.98 <= self.character_coverage <= 1:  # as SentencePiece demands
-            raise UserError(f"The character coverage is {self.character_coverage}; give 0.98 to 1.")
+            raise UserError(f"The vocabulary size must be 5 to {2**31 - 1}, got {self.size}.")
+        if not 0.98 <= self.character_coverage <= 1:  # SentencePiece's limits
+            raise UserError(f"The character coverage must be 0.98 to 1, got {self.character_coverage}.")
 
 
 class Vocabulary:
     """The pieces of a SentencePiece model, ours or the user's.
 
-    Ids are SentencePiece's. A model without padding, beginning or end symbol gets them behind its pieces,
+    Ids are SentencePiece's. A model without padding, beginning or end symbol gets them after its pieces,
     so `len(vocabulary)` may exceed SentencePiece's own size.
     """
 
     def __init__(self, content: bytes, *, name: str = "the model") -> None:
         self.content = content
         self._model = parse(content, name)
-        refuse_unusable(self._model, name)
+        for flaw in _flaws(self._model):
+            raise UserError(f"{name} {flaw}.")
         self._processor = load_processor(content, name)
         self.type: VocabularyType = "bpe" if self._model.trainer_spec.model_type == 2 else "unigram"
         self.pieces, special = with_special_pieces(self._model)
@@ -85,18 +87,18 @@ class Vocabulary:
             file.write(self.content)
 
     def listing(self) -> Iterator[str]:
-        """A line for each piece, by id: piece, tab, score, as in SentencePiece's `.vocab`."""
+        """One line per piece, by id: piece, tab, score, as in SentencePiece's `.vocab`."""
         return (f"{one.piece}\t{one.score:g}" for one in self._model.pieces)
 
     def __len__(self) -> int:
         return len(self.pieces)
 
     def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes]]:
-        return Vocabulary, (self.content,)  # so that worker processes can be handed one
+        return Vocabulary, (self.content,)  # SentencePiece's own objects cannot be pickled
 
     @cached_property
     def fingerprint(self) -> str:
-        """Tells two vocabularies apart, wherever their files lie."""
+        """Identifies a vocabulary by its content."""
         return hashlib.sha256(self.content).hexdigest()
 
     @cached_property
@@ -113,8 +115,7 @@ class Vocabulary:
     @cached_property
     def ranks(self) -> Mapping[str, int]:
         """Merge rank of every BPE piece of two or more characters; the smallest is merged first."""
-        if self.type != "bpe":
-            raise UserError("Merge ranks need a BPE vocabulary; this one is a unigram model.")
+        self.require("bpe", "bpe-dropout")
         protected = set(self.protected)
         merged = [p for p in self.ids if len(p) > 1 and p not in protected]
         order = sorted({self.scores[p] for p in merged}, reverse=True)
@@ -142,12 +143,43 @@ class Vocabulary:
         return re.compile("|".join(map(re.escape, self.protected))) if self.protected else None
 
     def protected_spans(self, word: str) -> list[tuple[int, int]]:
-        """Where protected strings stand in a word: from the left, the longest at each place."""
+        """Start and end of the protected strings in a word: leftmost first, the longest at each place."""
         pattern = self._protected_pattern
         return [match.span() for match in pattern.finditer(word)] if pattern else []
 
+    def word_parts(self, word: str) -> Iterator[tuple[str, bool]]:
+        """The word's protected strings (true) and the text between them (false), from left to right."""
+        start = 0
+        for begin, end in self.protected_spans(word):
+            if start < begin:
+                yield word[start:begin], False
+            yield word[begin:end], True
+            start = end
+        if start < len(word):
+            yield word[start:], False
+
+    def join_unknown(self, marked: str, pieces: list[str]) -> list[str]:
+        """Join neighbouring unknown characters of a line, unless together they would be a piece."""
+        ids = self.ids
+        if all(map(ids.__contains__, set(marked))):
+            return pieces
+        joined: list[str] = []
+        for known, run in groupby(pieces, ids.__contains__):
+            parts = list(run)
+            surface = "".join(parts)
+            joined.extend(parts if known or surface in ids else [surface])
+        return joined
+
+    def require(self, type: VocabularyType, method: str) -> None:
+        """Refuse a method that does not work with this type of vocabulary."""
+        if self.type != type:
+            raise UserError(
+                f"The method {method} needs a {type} vocabulary, but this one is {self.type}; "
+                f"learn one with --type {type} or choose another method."
+            )
+
     def normalize(self, line: str) -> str:
-        """The marked form of a line; its pieces joined are exactly this."""
+        """The marked form of a line; its joined pieces are exactly this."""
         marked: str = self._processor.normalize(checked_text(line))
         return marked
 
@@ -156,18 +188,18 @@ class Vocabulary:
         return ProtectedUnigram(self._model) if self.type == "unigram" and self.protected else None
 
     def encode(self, line: str) -> list[str]:
-        """The model's own cut (BPE, or the best unigram one); neighbouring unknown characters are joined."""
+        """SentencePiece's segmentation (BPE, or the best unigram one); unknown neighbours are joined."""
         if self._protected_unigram:
             return self._protected_unigram.n_best(self.normalize(line), self.protected_spans, n=1)[0]
         pieces: list[str] = self._processor.encode(checked_text(line), out_type=str)
         return pieces
 
     def n_best_encode(self, line: str, *, n: int) -> list[list[str]]:
-        """SentencePiece's n best cuts of a unigram model, in order."""
+        """SentencePiece's n best segmentations of a unigram model, best first."""
         if self._protected_unigram:
             return self._protected_unigram.n_best(self.normalize(line), self.protected_spans, n=n)
-        cuts: list[list[str]] = self._processor.nbest_encode(checked_text(line), nbest_size=n, out_type=str)
-        return cuts
+        found: list[list[str]] = self._processor.nbest_encode(checked_text(line), nbest_size=n, out_type=str)
+        return found
 
     def piece_ids(self, pieces: Iterable[str]) -> list[int]:
         """Ids of pieces as written; a run of unknown characters has the one unknown id, so this is lossy."""
@@ -181,7 +213,7 @@ class Vocabulary:
 
     @property
     def marks_first_word(self) -> bool:
-        """Whether a marker stands before the first word too; a user's model may do without."""
+        """Whether the first word has a marker too; a user's model may leave it out."""
         return bool(self._model.normalizer_spec.add_dummy_prefix)
 
     def pieces_of_ids(self, ids: Iterable[int]) -> list[str]:
@@ -221,24 +253,48 @@ def learn_vocabulary(lines: Iterable[str], settings: VocabularySettings) -> Voca
 
 
 def check_protected(strings: Sequence[str]) -> tuple[str, ...]:
-    """Protected strings without repetition; refuses what could not be one piece."""
+    """Protected strings without repetition; those that cannot be one piece are refused."""
     for string in strings:
-        if not string or any(c.isspace() or c in (MARKER, "\0") for c in string):
+        has_space = any(c.isspace() or c in (MARKER, "\0") for c in string)
+        if not string or has_space or string in SPECIAL_PIECES.values():
             raise UserError(
-                f"The protected string {string!r} is empty or has a blank or U+0000; "
-                "no piece can have these, so leave it out."
+                f"{string!r} cannot be a protected string: it is empty, is a special piece, or contains "
+                "whitespace, U+2581 or U+0000; remove it."
             )
-        if string in SPECIAL_PIECES.values():
-            raise UserError(f"The protected string {string!r} is a special piece already; leave it out.")
     return tuple(dict.fromkeys(strings))
 
 
+def _flaws(model: Any) -> Iterator[str]:
+    """Why segmentations of this model could not be exact, and what to do about it."""
+    trainer, pieces, match_text = model.trainer_spec, model.pieces, (NORMAL, USER_DEFINED)
+    if not pieces:
+        yield "is not a SentencePiece model: it has no pieces"
+    if trainer.model_type not in (1, 2):
+        yield "is neither a BPE nor a unigram model; learn one with --type bpe or unigram"
+    if trainer.byte_fallback or any(p.type == BYTE for p in pieces):
+        yield "uses byte fallback, which dpe does not support; learn one without it"
+    if not model.normalizer_spec.escape_whitespaces:
+        yield "does not mark spaces with U+2581; learn one with SentencePiece's default"
+    for index in (trainer.pad_id, trainer.bos_id, trainer.eos_id):
+        if 0 <= index < len(pieces) and pieces[index].type in match_text:
+            yield (
+                f"has the special piece {pieces[index].piece!r} among the pieces that match text; "
+                "learn one without it in user_defined_symbols"
+            )
+    for p in pieces:
+        if p.type in match_text and MARKER in p.piece[1:]:
+            yield (
+                f"has the piece {p.piece!r}, which crosses a word boundary (U+2581 may only be first); "
+                "learn one with split_by_whitespace and without treat_whitespace_as_suffix"
+            )
+
+
 def _explain(message: str, settings: VocabularySettings) -> str:
-    """SentencePiece's complaint as a sentence."""
+    """SentencePiece's error as a sentence."""
     largest = re.search(r"too high \(\d+\).*<= (\d+)", message)
     if largest and int(largest[1]) > len(SPECIAL_PIECES) + len(set(settings.protected)):
         return (
-            f"A vocabulary of {settings.size} pieces is more than this text can fill; "
+            f"A vocabulary of {settings.size} pieces is too large for this text; "
             f"the largest possible size is {largest[1]}."
         )
     if smallest := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
@@ -246,6 +302,6 @@ def _explain(message: str, settings: VocabularySettings) -> str:
             f"A vocabulary of {settings.size} pieces cannot hold every character of this text; the smallest "
             f"possible size is {smallest[1]} (or lower the character coverage)."
         )
-    if largest or "empty()" in message:  # BPE calls text of blanks alone "too high" for any size
+    if largest or "empty()" in message:  # BPE calls any size "too high" when the text has spaces only
         return "The text to learn a vocabulary from is empty; give files with at least one word."
     return f"SentencePiece could not learn this vocabulary: {message.strip()}"

@@ -1,20 +1,39 @@
-"""A marked line and its words: each word begins with U+2581, which stands where a blank was.
+"""Text as SentencePiece sees it: a line is checked to be text, and its marked form is split into words.
 
-No piece crosses the border of a word, so a line is cut word by word.
+A marked line has the word marker U+2581 where a space was, so each word begins with it. No piece crosses a
+word boundary: everything here is segmented word by word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
+from typing import Generic, TypeVar
+
+from dpe.errors import UserError
 
 MARKER = "\u2581"
+_CACHED_WORDS, _LONGEST_CACHED = 1 << 15, 64  # tens of megabytes
+
+T = TypeVar("T")
+
+
+def checked_text(line: object) -> str:
+    """Refuse anything but a string, and strings that UTF-8 cannot encode, which crash SentencePiece."""
+    if not isinstance(line, str):
+        raise UserError(f"A line must be a string, not {type(line).__name__}: {str(line)[:60]}.")
+    try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        message = f"{line[:60]!r} contains half of a surrogate pair, which is not text; remove it."
+        raise UserError(message) from error
+    return line
 
 
 def split_words(marked: str) -> list[str]:
     """The words of a marked line, each with its marker; joined they are the line.
 
-    No piece crosses their borders: `▁two▁words` -> [`▁two`, `▁words`].
+    `▁two▁words` -> [`▁two`, `▁words`].
     """
     if not marked:
         return []
@@ -23,12 +42,12 @@ def split_words(marked: str) -> list[str]:
 
 
 def piece_offsets(pieces: Iterable[str]) -> tuple[tuple[int, int], ...]:
-    """Begin and end of each piece in the pieces joined."""
+    """Start and end of each piece in the joined pieces."""
     return tuple(pairwise(accumulate(map(len, pieces), initial=0)))
 
 
 def pieces_by_word(words: Sequence[str], pieces: Sequence[str]) -> list[list[str]]:
-    """The pieces of each word. A run of unknown characters may reach over words, and is parted there."""
+    """The pieces of each word; a run of unknown characters that reaches over words is split between them."""
     text, offsets, first = "".join(words), piece_offsets(pieces), 0
     result: list[list[str]] = []
     for begin, end in piece_offsets(words):
@@ -40,3 +59,19 @@ def pieces_by_word(words: Sequence[str], pieces: Sequence[str]) -> list[list[str
             first += 1
         result.append(parts)
     return result
+
+
+class WordCache(dict[str, T], Generic[T]):
+    """The result of `make` for each word, remembered; bounded in size, and long words are not kept."""
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, word: str) -> T:
+        value = self._make(word)
+        if len(word) <= _LONGEST_CACHED:
+            if len(self) >= _CACHED_WORDS:
+                self.clear()
+            self[word] = value
+        return value
