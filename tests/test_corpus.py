@@ -1,17 +1,13 @@
-"""Lines in are lines out, whatever the characters, the packing and the way of reading."""
+"""Lines in are lines out, whatever the characters, the compression and the way of reading."""
 
 from __future__ import annotations
 
-import gzip
 import io
-import lzma
-import multiprocessing
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,29 +17,11 @@ from hypothesis import strategies as st
 from dpe.errors import UserError
 from dpe.text.corpus import Pair, read_lines, read_pairs, read_tsv, write_lines
 from dpe.text.text_file import ParallelText, TextFile
+from tests.texts import BOM, SUFFIXES, characters, lines_by_definition, written
 
-SUFFIXES = ("", ".gz", ".xz")
-BOM = b"\xef\xbb\xbf"
-
-# What the module's docstring says is lost, and what UTF-8 cannot hold, is left out.
-characters = st.one_of(
-    st.characters(blacklist_categories=["Cs"], blacklist_characters="\n"),
-    st.sampled_from("\r\t\f\v\x00\x1c\x85\u2028\u2029\ufeff\u2581é😀 "),
-)
+# What the module's docstring says is lost is left out.
 line = st.text(characters, max_size=12).filter(lambda text: not text.endswith("\r"))
 lines = st.lists(line, max_size=8).filter(lambda texts: not (texts and texts[0].startswith("\ufeff")))
-
-
-def lines_by_definition(data: bytes) -> list[str]:
-    """What a line is, said once more: cut at newlines, drop one return before each, decode."""
-    *ended, last = data.removeprefix(BOM).split(b"\n")
-    return [raw.removesuffix(b"\r").decode() for raw in ended] + ([last.decode()] if last else [])
-
-
-def written(path: Path, data: bytes) -> Path:
-    pack: Callable[[bytes], bytes] = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
-    path.write_bytes(pack(data))
-    return path
 
 
 def everything_agrees(path: Path, cache: Path | None) -> list[str]:
@@ -144,12 +122,6 @@ def test_cut_packed_file_is_a_sentence_and_leaves_no_text(tmp_path: Path, suffix
     assert not list((tmp_path / "cache").iterdir())
 
 
-def test_pipe_cannot_be_read_out_of_order(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match="pipe: is not a file"):
-        TextFile.open(tmp_path / "pipe")
-
-
 def test_standard_input_and_output_are_utf8_in_any_locale() -> None:
     program = "from dpe.text.corpus import *; write_lines(None, read_lines(None))"
     environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
@@ -197,127 +169,6 @@ def test_interrupted_lines_leave_the_old_file(tmp_path: Path) -> None:
             write_lines(path, interrupted())
         assert list(read_lines(path)) == ["old"]
     assert len(list(tmp_path.iterdir())) == len(SUFFIXES)
-
-
-def test_index_takes_eight_bytes_a_line(tmp_path: Path) -> None:
-    count = 1_000_000
-    (tmp_path / "text").write_bytes(b"".join(b"%d\n" % number for number in range(count)))
-    in_memory = TextFile.open(tmp_path / "text")
-    mapped = TextFile.open(tmp_path / "text", cache=tmp_path / "cache")
-    (index,) = (tmp_path / "cache").iterdir()
-    assert index.stat().st_size == 8 * count
-    for file in (in_memory, mapped):
-        assert file._line_ends is not None
-        assert file._line_ends.nbytes == 8 * count
-        for number in (0, 1, 123_456, count - 1):
-            assert file[number] == str(number)
-
-
-def test_numbers_outside_are_index_errors_and_negative_ones_count_back(tmp_path: Path) -> None:
-    file = TextFile.open(written(tmp_path / "text", b"a\nb\n"))
-    assert (file[-1], file[-2]) == ("b", "a")
-    for number in (2, -3):
-        with pytest.raises(IndexError):
-            file[number]
-
-
-def test_index_and_unpacked_text_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, cache = written(tmp_path / "text.xz", b"a\nb\n"), tmp_path / "cache"
-    TextFile.open(path, cache=cache)
-    before = {file: file.stat().st_mtime_ns for file in cache.iterdir()}
-    assert len(before) == 2
-
-    def nothing_is_written(path: Path) -> None:
-        raise AssertionError(path)
-
-    monkeypatch.setattr("dpe.text.text_file.whole_file", nothing_is_written)
-    assert list(TextFile.open(path, cache=cache)) == ["a", "b"]
-    assert {file: file.stat().st_mtime_ns for file in cache.iterdir()} == before
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("change", ["size", "time"])
-def test_changed_text_is_indexed_anew_and_old_files_go(tmp_path: Path, suffix: str, change: str) -> None:
-    path, cache = written(tmp_path / f"text{suffix}", b"a\nb\n"), tmp_path / "cache"
-    assert list(TextFile.open(path, cache=cache)) == ["a", "b"]
-    files = len(list(cache.iterdir()))
-    status = path.stat()
-    written(path, b"new\nand longer\nthan it was\n" if change == "size" else b"\ncd\n")
-    later = 0 if change == "size" else 1
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + later))
-    expected = lines_by_definition(b"new\nand longer\nthan it was\n" if change == "size" else b"\ncd\n")
-    assert list(TextFile.open(path, cache=cache)) == expected
-    assert len(list(cache.iterdir())) == files
-
-
-def test_text_that_changes_in_use_is_noticed(tmp_path: Path) -> None:
-    path = written(tmp_path / "text", b"a\nb\n")
-    early, late = TextFile.open(path), TextFile.open(path)
-    assert early[0] == "a"
-    path.write_bytes(b"and more\n")
-    for file, line in ((late, 1), (early, 0)):
-        with pytest.raises(UserError, match="text: changed"):
-            file[line]
-    path.write_bytes(b"a\n")
-    with pytest.raises(UserError, match="text: changed"):
-        early[1]
-
-
-def test_processes_that_unpack_together_do_not_disturb_each_other(tmp_path: Path) -> None:
-    path, cache = written(tmp_path / "text.gz", b"a\nb\n"), tmp_path / "cache"
-    mine = TextFile.open(path, cache=cache)
-    (unpacked,) = cache.glob("*.text")
-    copy = unpacked.read_bytes()
-    unpacked.unlink()
-    unpacked.write_bytes(copy)  # as another process does that began before mine had ended
-    os.utime(unpacked, ns=(1, 1))
-    assert list(mine) == ["a", "b"]
-
-
-def test_without_cache_packed_text_leaves_nothing_after_exit(tmp_path: Path) -> None:
-    """Nor does a forked child that ends first take the text from its parent."""
-    path = written(tmp_path / "text.gz", b"a\nb\n")
-    (tmp_path / "temporary").mkdir()
-    program = (
-        "import os, pathlib, sys\n"
-        "from dpe.text.text_file import TextFile\n"
-        "file = TextFile.open(pathlib.Path(sys.argv[1]))\n"
-        "child = os.fork()\n"
-        "if child == 0: print(file[0], flush=True); sys.exit()\n"
-        "os.waitpid(child, 0); print(file[1], len(os.listdir(os.environ['TMPDIR'])))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, path],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
-        check=True,
-    )
-    assert done.stdout == "a\nb 1\n"
-    assert not list((tmp_path / "temporary").iterdir())
-
-
-def read_one(text: ParallelText, number: int) -> Pair:
-    return text[number]
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-@pytest.mark.parametrize("cached", [True, False])
-def test_workers_read_the_same_lines(tmp_path: Path, method: str, cached: bool) -> None:
-    source = written(tmp_path / "source.gz", b"".join(b"s%d\n" % number for number in range(500)))
-    target = written(tmp_path / "target", b"".join(b"t%d\n" % number for number in range(500)))
-    text = ParallelText.open(source, target, cache=tmp_path / "cache" if cached else None)
-    assert text[3] == Pair("s3", "t3")  # open before the workers start
-    with multiprocessing.get_context(method).Pool(2) as pool:
-        found = pool.starmap(read_one, [(text, number) for number in range(0, 500, 100)])
-    assert found == [Pair(f"s{number}", f"t{number}") for number in range(0, 500, 100)]
-
-
-def test_pickle_of_a_mapped_index_does_not_hold_it(tmp_path: Path) -> None:
-    path = written(tmp_path / "text", b"\n" * 100_000)
-    file = TextFile.open(path, cache=tmp_path / "cache")
-    assert len(pickle.dumps(file)) < 2_000
-    assert list(pickle.loads(pickle.dumps(file))) == list(file)
 
 
 def tsv_of(pairs: Iterable[Pair]) -> list[str]:

@@ -1,8 +1,9 @@
-"""Text by line number: a file, a parallel text; packed ones are unpacked into a cache."""
+"""Text by line number: a file, lines in memory, a parallel text; compressed files are cached expanded."""
 
 from __future__ import annotations
 
 import codecs
+import hashlib
 import io
 import os
 import shutil
@@ -25,32 +26,31 @@ from dpe.files import (
     temporary_cache,
     whole_file,
 )
-from dpe.text.corpus import Pair, decode_line, read_lines
+from dpe.text.corpus import Pair, Strings, decode_line, line_bytes, one_line, read_lines
 
 _CHUNK = 1 << 20
 _OFFSET = np.dtype("<i8")
 
 
 class TextFile:
-    """A text by line number without reading it into memory: 8 bytes a line say where each line ends.
+    """A text by line number without reading it into memory: 8 bytes per line say where each line ends.
 
-    With `cache`, a directory, that index is kept there and memory-mapped, and built anew when size or
-    time of the text change; without it, it is in memory. A packed text is unpacked into `cache`, or
-    into a temporary directory that goes when the program ends. Safe in forked, spawned and threaded
+    With `cache`, a directory, that index is kept there and memory-mapped, and built again when size or
+    time of the text change; without it, it is in memory. A compressed text is expanded into `cache`, or
+    into a temporary directory that is removed when the program ends. Safe in forked, spawned and threaded
     workers: a copy opens the text for itself, and reads share no position.
     """
 
     def __init__(self, path: Path, plain: Path, index: Path | None) -> None:
-        """Use `open`. `path` is what the user named, `plain` the bytes, `index` where the ends are kept."""
+        """Use `open`. `path` is the user's file, `plain` has its text, `index` is where the line ends are."""
         self.path = path
         self._plain = plain.absolute()
-        self._stamp = Stamp.of(plain)  # before the index is built, so that a change meanwhile is noticed
+        self._stamp = Stamp.of(plain)  # before the index is built, so that a later change is noticed
         self._index = index and index.absolute()
         self._line_ends: NDArray[np.int64] | None = _line_ends(path, plain, index)
         self._count = len(self._line_ends)
         self._first_start = _mark_length(plain)
         self._descriptor: int | None = None
-        self._opened_stamp: Stamp | None = None
 
     @classmethod
     def open(cls, path: Path, *, cache: Path | None = None) -> TextFile:
@@ -61,8 +61,8 @@ class TextFile:
             cache = cache or temporary_cache()
             plain = cached_file(path, stamp, cache, "text")
             if not plain.exists():
-                with reading(path) as packed, whole_file(plain) as file:
-                    shutil.copyfileobj(packed, file, _CHUNK)
+                with reading(path) as text, whole_file(plain) as file:
+                    shutil.copyfileobj(text, file, _CHUNK)
         return cls(path, plain, cache and cached_file(path, stamp, cache, "lines"))
 
     def __len__(self) -> int:
@@ -74,7 +74,7 @@ class TextFile:
         start = int(ends[number - 1]) if number else self._first_start
         length = int(ends[number]) - start
         raw = os.pread(descriptor, length, start)
-        if len(raw) != length or Stamp.of_status(os.fstat(descriptor)) != self._opened_stamp:
+        if len(raw) != length or not (raw.endswith(b"\n") or number == self._count - 1):
             raise self._changed()
         return decode_line(raw, self.path, number + 1)
 
@@ -82,7 +82,7 @@ class TextFile:
         return (self[number] for number in range(self._count))
 
     def digest(self) -> str:
-        """Tells two texts apart, wherever they lie and however they are packed."""
+        """Identifies the text by its content, wherever the file is and however it is compressed."""
         return file_hash(self._plain)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,11 +94,10 @@ class TextFile:
         if self._line_ends is None:
             self._line_ends = _line_ends(self.path, self._plain, self._index)
         if self._descriptor is None:
-            # An unpacked text has the state of the packed one in its name; other processes may write it too.
+            # The name of an expanded text includes the state of its file; other processes may write it too.
             if not is_packed(self.path) and Stamp.of(self._plain) != self._stamp:
                 raise self._changed()
             self._descriptor = os.open(self._plain, os.O_RDONLY)
-            self._opened_stamp = Stamp.of_status(os.fstat(self._descriptor))
             weakref.finalize(self, os.close, self._descriptor).atexit = False
         return self._descriptor, self._line_ends
 
@@ -106,23 +105,47 @@ class TextFile:
         return UserError(f"{self.path}: changed while it was in use; start again.")
 
 
+class MemoryText:
+    """Lines in memory, with the interface of a `TextFile`: they read as if they came from a file."""
+
+    def __init__(self, lines: Strings) -> None:
+        content = b"".join(line_bytes(one_line(line)) for line in lines)
+        self._digest = hashlib.sha256(content).hexdigest()
+        raw_lines = io.BytesIO(content.removeprefix(codecs.BOM_UTF8))
+        self._lines = [decode_line(raw, None, number) for number, raw in enumerate(raw_lines, start=1)]
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __getitem__(self, number: int) -> str:
+        return self._lines[number]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
+
+    def digest(self) -> str:
+        """That of a file with these lines."""
+        return self._digest
+
+
 @dataclass(frozen=True)
 class ParallelText:
     """Pairs by number; `source` is None for a target-only model."""
 
-    source: TextFile | None
-    target: TextFile
+    source: TextFile | MemoryText | None
+    target: TextFile | MemoryText
 
     @classmethod
-    def open(cls, source: Path | None, target: Path, *, cache: Path | None = None) -> ParallelText:
-        """Two texts, line by line; see `TextFile` for `cache`."""
-        right = TextFile.open(target, cache=cache)
-        if source is None:
-            return cls(None, right)
-        left = TextFile.open(source, cache=cache)
-        if len(left) != len(right):
+    def open(
+        cls, source: str | Path | Strings | None, target: str | Path | Strings, *, cache: Path | None = None
+    ) -> ParallelText:
+        """Two texts, line by line, each a file or lines in memory; see `TextFile` for `cache`."""
+        left, right = None if source is None else _open(source, cache), _open(target, cache)
+        if left is not None and len(left) != len(right):
+            left_name = left.path if isinstance(left, TextFile) else "the source"
+            right_name = right.path if isinstance(right, TextFile) else "the target"
             raise UserError(
-                f"{source} has {len(left)} lines but {target} has {len(right)}; "
+                f"{left_name} has {len(left)} lines but {right_name} has {len(right)}; "
                 "a parallel text needs equally many lines."
             )
         return cls(left, right)
@@ -142,13 +165,17 @@ class ParallelText:
         return (self[number] for number in range(len(self)))
 
 
+def _open(text: str | Path | Strings, cache: Path | None) -> TextFile | MemoryText:
+    return TextFile.open(Path(text), cache=cache) if isinstance(text, str | Path) else MemoryText(text)
+
+
 def _mark_length(plain: Path) -> int:
     with plain.open("rb") as file:
         return len(codecs.BOM_UTF8) if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0
 
 
 def _line_ends(path: Path, plain: Path, index: Path | None) -> NDArray[np.int64]:
-    """The offset after each line of `plain`: in memory, or mapped from `index`, which is made if absent."""
+    """The offset after each line of `plain`: in memory, or mapped from `index`, made if absent."""
     if index is None:
         memory = io.BytesIO()
         _write_line_ends(path, plain, memory)
