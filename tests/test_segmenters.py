@@ -176,11 +176,6 @@ def test_a_cut_is_a_function_of_seed_epoch_and_line(
             assert sum(a != b for a, b in zip(cuts, shifted, strict=True)) > len(text) / 4
 
 
-def test_draws_of_different_numbers_never_share_a_generator() -> None:
-    assert Draw(1, 11, 1).generator().random() != Draw(11, 1, 1).generator().random()
-    assert Draw(1, 1, 11).generator().random() != Draw(1, 11, 1).generator().random()
-
-
 @pytest.mark.parametrize(
     ("method", "kind", "options", "message"),
     [
