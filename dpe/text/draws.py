@@ -40,7 +40,7 @@ class Draw(NamedTuple):
         return random.Random(f"{self.seed} {self.epoch} {self.line}")
 
     def uniforms(self, length: int, *, n: int) -> NDArray[np.float64]:
-        """The numbers of n samples from the posterior of a line with so many characters. # [draw, character]"""
+        """The numbers of n samples from the posterior of a line of this length. # [draw, character]"""
         keys = ((CUT_STREAM, self.seed, self.epoch, self.line, draw) for draw in range(n))
         return np.stack([generator(*key).random(length) for key in keys])
 
