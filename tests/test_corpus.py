@@ -112,12 +112,12 @@ def test_missing_file_and_directory_are_sentences(tmp_path: Path, suffix: str) -
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
-def test_cut_packed_file_is_a_sentence_and_leaves_no_text(tmp_path: Path, suffix: str) -> None:
+def test_incomplete_compressed_file_is_a_sentence_and_leaves_no_text(tmp_path: Path, suffix: str) -> None:
     path = written(tmp_path / f"text{suffix}", os.urandom(50_000).hex().encode())
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(UserError, match=f"{path.name}: is damaged or cut short"):
+    with pytest.raises(UserError, match=f"{path.name}: is damaged or incomplete"):
         list(read_lines(path))
-    with pytest.raises(UserError, match=f"{path.name}: is damaged or cut short"):
+    with pytest.raises(UserError, match=f"{path.name}: is damaged or incomplete"):
         TextFile.open(path, cache=tmp_path / "cache")
     assert not list((tmp_path / "cache").iterdir())
 

@@ -1,4 +1,4 @@
-"""A file is either absent or whole, packed files are those of the standard tools, damage is a sentence."""
+"""A file is absent or whole, compressed files are those of the standard tools, damage is a sentence."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from dpe.files import (
     file_hash,
     reading,
     remove_leftovers_of,
+    whole_compressed_files,
     whole_directory,
     whole_file,
     whole_files,
-    whole_packed_files,
     whole_text_file,
 )
 
@@ -157,10 +157,10 @@ def test_text_file_is_utf8_with_newlines_as_given(tmp_path: Path) -> None:
     assert names(tmp_path) == ["out"]
 
 
-def test_packed_files_are_read_by_the_standard_library_and_back(tmp_path: Path) -> None:
+def test_compressed_files_are_read_by_the_standard_library_and_back(tmp_path: Path) -> None:
     content = b"".join(b"%d\n" % number for number in range(50_000))
     paths = [tmp_path / name for name in ("a", "a.gz", "a.xz")]
-    with whole_packed_files(*paths) as files:
+    with whole_compressed_files(*paths) as files:
         for file in files:
             file.write(content)
     assert paths[0].read_bytes() == content
@@ -172,38 +172,38 @@ def test_packed_files_are_read_by_the_standard_library_and_back(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
-def test_packed_bytes_depend_on_the_content_only(tmp_path: Path, suffix: str) -> None:
+def test_compressed_bytes_depend_on_the_content_only(tmp_path: Path, suffix: str) -> None:
     for name in ("one", "two"):
-        with whole_packed_files(tmp_path / (name + suffix)) as (file,):
+        with whole_compressed_files(tmp_path / (name + suffix)) as (file,):
             file.write(b"same")
-    packed = (tmp_path / f"one{suffix}").read_bytes()
-    assert packed == (tmp_path / f"two{suffix}").read_bytes()
+    compressed = (tmp_path / f"one{suffix}").read_bytes()
+    assert compressed == (tmp_path / f"two{suffix}").read_bytes()
     if suffix == ".gz":
-        assert packed[3:8] == bytes(5)  # RFC 1952: no flags (so no name) and no time
+        assert compressed[3:8] == bytes(5)  # RFC 1952: no flags (so no name) and no time
 
 
-def test_several_packed_parts_in_one_file_are_read(tmp_path: Path) -> None:
+def test_several_compressed_parts_in_one_file_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
     with reading(tmp_path / "a.gz") as stream:
         assert list(stream) == [b"one\n", b"two\n"]
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])
 @pytest.mark.parametrize("damage", ["cut", "flip", "foreign", "empty"])
-def test_damaged_packed_file_is_a_sentence(tmp_path: Path, pack: object, damage: str) -> None:
-    assert callable(pack)
-    path = tmp_path / ("a.gz" if pack is gzip.compress else "a.xz")
-    packed = pack(os.urandom(200_000))
-    middle = len(packed) // 2
+def test_damaged_compressed_file_is_a_sentence(tmp_path: Path, compress: object, damage: str) -> None:
+    assert callable(compress)
+    path = tmp_path / ("a.gz" if compress is gzip.compress else "a.xz")
+    compressed = compress(os.urandom(200_000))
+    middle = len(compressed) // 2
     path.write_bytes(
         {
-            "cut": packed[:middle],
-            "flip": packed[:middle] + bytes([packed[middle] ^ 255]) + packed[middle + 1 :],
+            "cut": compressed[:middle],
+            "flip": compressed[:middle] + bytes([compressed[middle] ^ 255]) + compressed[middle + 1 :],
             "foreign": b"plain text\n" * 10,
             "empty": b"",
         }[damage]
     )
-    with pytest.raises(UserError, match=f"{path.name}: is damaged or cut short"), reading(path) as stream:
+    with pytest.raises(UserError, match=f"{path.name}: is damaged or incomplete"), reading(path) as stream:
         stream.read()
 
 

@@ -97,7 +97,7 @@ def test_one_side_alone_can_be_tokenised(tmp_path: Path) -> None:
     assert kept == [Pair("So, ja.", "So , yes .")]
 
 
-def test_outputs_are_packed_by_their_names(tmp_path: Path) -> None:
+def test_outputs_are_compressed_by_their_names(tmp_path: Path) -> None:
     source, target = tmp_path / "s.gz", tmp_path / "t.xz"
     clean([Pair("a", "b")], out_source=source, out_target=target)
     assert gzip.decompress(source.read_bytes()) == b"a\n"

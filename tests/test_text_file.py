@@ -48,7 +48,7 @@ def test_numbers_outside_are_index_errors_and_negative_ones_count_back(tmp_path:
             file[number]
 
 
-def test_index_and_unpacked_text_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_and_expanded_text_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, cache = written(tmp_path / "text.xz", b"a\nb\n"), tmp_path / "cache"
     TextFile.open(path, cache=cache)
     before = {file: file.stat().st_mtime_ns for file in cache.iterdir()}
@@ -90,18 +90,18 @@ def test_text_that_changes_in_use_is_noticed(tmp_path: Path) -> None:
         early[1]
 
 
-def test_processes_that_unpack_together_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_processes_that_expand_a_text_together_do_not_disturb_each_other(tmp_path: Path) -> None:
     path, cache = written(tmp_path / "text.gz", b"a\nb\n"), tmp_path / "cache"
     mine = TextFile.open(path, cache=cache)
-    (unpacked,) = cache.glob("*.text")
-    copy = unpacked.read_bytes()
-    unpacked.unlink()
-    unpacked.write_bytes(copy)  # as another process does that began before mine had ended
-    os.utime(unpacked, ns=(1, 1))
+    (expanded,) = cache.glob("*.text")
+    copy = expanded.read_bytes()
+    expanded.unlink()
+    expanded.write_bytes(copy)  # as another process does that began before mine had ended
+    os.utime(expanded, ns=(1, 1))
     assert list(mine) == ["a", "b"]
 
 
-def test_without_cache_packed_text_leaves_nothing_after_exit(tmp_path: Path) -> None:
+def test_without_cache_compressed_text_leaves_nothing_after_exit(tmp_path: Path) -> None:
     """Nor does a forked child that ends first take the text from its parent."""
     path = written(tmp_path / "text.gz", b"a\nb\n")
     (tmp_path / "temporary").mkdir()

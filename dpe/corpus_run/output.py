@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dpe.errors import UserError
-from dpe.files import is_packed, remove_leftovers_of, whole_file, whole_packed_files
+from dpe.files import is_compressed, remove_leftovers_of, whole_compressed_files, whole_file
 from dpe.settings import differing
 from dpe.text.corpus import line_bytes
 
@@ -88,8 +88,8 @@ class ResumableOutput:
         """Put the finished output in its place, unless it is there already."""
         if self._file is None:
             return
-        if is_packed(self._place):
-            with self._partial.open("rb") as plain, whole_packed_files(self._place) as (file,):
+        if is_compressed(self._place):
+            with self._partial.open("rb") as plain, whole_compressed_files(self._place) as (file,):
                 shutil.copyfileobj(plain, file, 1 << 20)
             self.record = replace(self.record, published=self._place.stat().st_size)
             self._save()
@@ -136,7 +136,7 @@ class ResumableOutput:
             )
 
     def _refuse_changed(self, record: Record, *, has_partial: bool) -> None:
-        size = record.published if is_packed(self._place) else record.bytes
+        size = record.published if is_compressed(self._place) else record.bytes
         if not has_partial and size is not None and self._place.stat().st_size != size:
             raise UserError(
                 f"{self.path} was changed after it was made; give another --out, or --force to start over."

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpe.errors import UserError
-from dpe.files import is_standard_stream, reading, whole_packed_files
+from dpe.files import is_standard_stream, reading, whole_compressed_files
 from dpe.text.words import checked_text
 
 Strings = list[str] | tuple[str, ...] | Iterator[str]  # lines in memory; a single string is not one of them
@@ -68,7 +68,7 @@ def write_lines(path: Path | None, lines: Iterable[str]) -> None:
             sys.stdout.buffer.write(line_bytes(line))
         sys.stdout.buffer.flush()
         return
-    with whole_packed_files(path) as (file,):
+    with whole_compressed_files(path) as (file,):
         for line in lines:
             file.write(line_bytes(line))
 

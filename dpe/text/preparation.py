@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpe.errors import UserError
-from dpe.files import whole_packed_files
+from dpe.files import whole_compressed_files
 from dpe.text.corpus import Pair, line_bytes
 
 
@@ -79,7 +79,7 @@ def clean(
         Moses(language).tokenize if language else str
         for language in (rules.source_language, rules.target_language)
     )
-    with whole_packed_files(out_source, out_target) as (source_file, target_file):
+    with whole_compressed_files(out_source, out_target) as (source_file, target_file):
         for pair in pairs:
             if pair.source is None:
                 raise ValueError("there is no source side to clean")

@@ -21,7 +21,7 @@ from dpe.files import (
     Stamp,
     cached_file,
     file_hash,
-    is_packed,
+    is_compressed,
     reading,
     temporary_cache,
     whole_file,
@@ -57,7 +57,7 @@ class TextFile:
         """Index `path`, or find its index; the whole text is checked to be UTF-8 when it is indexed."""
         stamp = Stamp.of(path)
         plain = path
-        if is_packed(path):
+        if is_compressed(path):
             cache = cache or temporary_cache()
             plain = cached_file(path, stamp, cache, "text")
             if not plain.exists():
@@ -95,7 +95,7 @@ class TextFile:
             self._line_ends = _line_ends(self.path, self._plain, self._index)
         if self._descriptor is None:
             # The name of an expanded text includes the state of its file; other processes may write it too.
-            if not is_packed(self.path) and Stamp.of(self._plain) != self._stamp:
+            if not is_compressed(self.path) and Stamp.of(self._plain) != self._stamp:
                 raise self._changed()
             self._descriptor = os.open(self._plain, os.O_RDONLY)
             weakref.finalize(self, os.close, self._descriptor).atexit = False

@@ -22,7 +22,7 @@ import sentencepiece
 
 from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
-from dpe.files import whole_file
+from dpe.files import os_errors, whole_file
 from dpe.text.sentencepiece_model import (
     BYTE,
     NORMAL,
@@ -77,10 +77,8 @@ class Vocabulary:
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         """Read a `.model` file."""
-        try:
+        with os_errors(path, "read as a vocabulary"):
             return cls(Path(path).read_bytes(), name=str(path))
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read as a vocabulary: {error.strerror}.") from error
 
     def save(self, path: Path) -> None:
         with whole_file(Path(path)) as file:
