@@ -321,7 +321,7 @@ def test_corpus_bytes_depend_on_the_seed_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["dev.fi", "gold.tsv"])
 def test_somebody_elses_text_is_not_overwritten(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("my own\n", encoding="utf-8")
-    with pytest.raises(UserError, match=f"{name} is there with other text"):
+    with pytest.raises(UserError, match=f"{name} already exists with other text"):
         write_corpus(tmp_path, pairs=3, seed=1)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text(encoding="utf-8") == "my own\n"

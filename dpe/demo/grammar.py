@@ -15,7 +15,7 @@ places), has 491,760 pairs before number, adjectives, owners and clitics; two cl
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
@@ -90,7 +90,7 @@ def generate(pairs: int, *, seed: int) -> Iterator[GoldPair]:
 
 def _check_size(pairs: int) -> None:
     if pairs < 1:
-        raise UserError(f"A corpus of {pairs} pairs cannot be made; ask for at least 1.")
+        raise UserError(f"A corpus must have at least 1 pair, got {pairs}.")
 
 
 def _distinct(draws: Iterator[GoldPair], pairs: int) -> Iterator[GoldPair]:
@@ -102,7 +102,7 @@ def _distinct(draws: Iterator[GoldPair], pairs: int) -> Iterator[GoldPair]:
                 break
         else:
             raise UserError(
-                f"The grammar gave only {made} distinct pairs of the {pairs} asked for; ask for fewer."
+                f"The grammar produced only {made} distinct pairs of the {pairs} requested; ask for fewer."
             )
         seen.update((f"en {pair.source}", f"fi {pair.target}"))
         yield pair
@@ -112,8 +112,8 @@ def write_corpus(directory: Path, *, pairs: int, seed: int, replace: bool = Fals
     """Write train, dev and test as `.en` and `.fi`, and `gold.tsv` with the morphs of all Finnish words.
 
     `pairs` is the size of train; dev and test have 500 pairs each, or a twentieth of train if that is
-    fewer (at least one). A word with two analyses keeps the one that was made first. Unless
-    `replace` a file that is there with other text is refused before any is written.
+    fewer (at least one). A word with two analyses keeps the first. Unless `replace`, an existing file with
+    other text is refused before any file is written.
     """
     _check_size(pairs)
     held_out = min(LARGEST_HELD_OUT, max(1, pairs // 20))
@@ -132,8 +132,10 @@ def write_corpus(directory: Path, *, pairs: int, seed: int, replace: bool = Fals
     for name, split in splits.items():
         texts[f"{name}.en"] = _joined(pair.source for pair in split)
         texts[f"{name}.fi"] = _joined(pair.target for pair in split)
-    if not replace:
-        _refuse_other_text(directory, texts)
+    for name, text in texts.items():
+        path = directory / name
+        if not replace and path.exists() and (not path.is_file() or path.read_bytes() != text.encode()):
+            raise UserError(f"{path} already exists with other text; choose another --out, or remove it.")
     for name, text in texts.items():
         with whole_text_file(directory / name) as file:
             file.write(text)
@@ -142,10 +144,3 @@ def write_corpus(directory: Path, *, pairs: int, seed: int, replace: bool = Fals
 
 def _joined(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
-
-
-def _refuse_other_text(directory: Path, texts: Mapping[str, str]) -> None:
-    for name, text in texts.items():
-        path = directory / name
-        if path.exists() and (not path.is_file() or path.read_bytes() != text.encode()):
-            raise UserError(f"{path} is there with other text; give another --out, or remove it.")

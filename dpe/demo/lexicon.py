@@ -2,7 +2,7 @@
 
 A row of a table names a model word that shows the inflection, what the words mean, and the words:
 `koulu+kirja:schoolbook` is the compound of `koulu` and the row's kind of word `kirja`. Stems are chosen so
-that no consonant alternates; derivation (`opetta-ja`) is not cut. `inflection.py` makes the forms.
+that no consonant alternates; derivations (`opetta-ja`) are not split. `inflection.py` makes the forms.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ report contract person - | huomaa:notice lupaa:promise
 
 
 def _rows(table: str) -> list[tuple[list[str], list[list[str]]]]:
-    """The table's lines as (settings, words), a word being its fields with blanks for underscores."""
+    """The table's lines as (settings, words), a word being its fields with spaces for underscores."""
     rows = []
     for line in table.strip().splitlines():
         settings, words = line.split(" | ")
