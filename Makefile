@@ -2,12 +2,13 @@
 # make test    set up, then run the tests
 # make check   lint, types, import direction
 # make bench   benchmarks (results go to benchmarks/results)
+# make results write the tables of results/ from its JSON files
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench results clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt
@@ -31,6 +32,9 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+results: $(READY)
+	$(BIN)/python -m results
 
 clean:
 	rm -rf .venv demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
