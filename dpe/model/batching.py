@@ -112,7 +112,7 @@ class MixedCollator:
         if not sources:
             return None, None
         if len(sources) < len(examples):
-            raise ValueError("Either all examples of a batch must have a source or none.")
+            raise ValueError("Either every example of a batch must have a source or none.")
         return _padded(sources, fill=self._vocabulary.pad_id)
 
 
