@@ -24,12 +24,7 @@ class ChunkedSoftmax:
     """
 
     def __init__(
-        self,
-        output_weight: Tensor,
-        *,
-        rows: int,
-        product_type: torch.dtype,
-        excluded: Sequence[int] = (),
+        self, output_weight: Tensor, *, rows: int, product_type: torch.dtype, excluded: Sequence[int] = ()
     ) -> None:
         self.product_type = product_type
         self.weight = output_weight.to(product_type)  # [piece, width]

@@ -17,12 +17,7 @@ from dpe.model.chunked_softmax import DEFAULT_CHUNK, ChunkedSoftmax, product_typ
 
 
 def smoothed_cross_entropy(
-    states: Tensor,
-    output_weight: Tensor,
-    targets: Tensor,
-    *,
-    smoothing: float,
-    chunk: int = DEFAULT_CHUNK,
+    states: Tensor, output_weight: Tensor, targets: Tensor, *, smoothing: float, chunk: int = DEFAULT_CHUNK
 ) -> tuple[Tensor, Tensor]:
     """The smoothed loss and, without a gradient, the plain one, each summed over the positions, in nats.
 

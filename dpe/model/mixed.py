@@ -98,12 +98,7 @@ class MixedTransformer(nn.Module):
     ) -> Tensor:
         """Log-probability of each piece where it starts, from the states [position, width]. # [edge]"""
         return edge_scores(
-            states,
-            self.output_weight,
-            positions,
-            pieces,
-            excluded=self.excluded_pieces,
-            threshold=threshold,
+            states, self.output_weight, positions, pieces, excluded=self.excluded_pieces, threshold=threshold
         )
 
     def states(self, source_ids: Tensor | None, source_lengths: Tensor | None, characters: Tensor) -> Tensor:
