@@ -1,4 +1,4 @@
-"""The words that a user chooses among, the same in commands, recipes and Python."""
+"""The values that a user chooses among, the same in commands, recipes and Python."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Literal
 VocabularyType = Literal["bpe", "unigram"]
 Normalization = Literal["nfkc", "identity"]
 
-# How text is cut: by counts, or by a trained segmenter.
+# How text is segmented: by counts, or by a trained segmenter.
 CountMethod = Literal["bpe", "bpe-dropout", "longest-match", "unigram"]
 SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
 TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
 SEGMENTER_METHODS: tuple[TargetMethod, ...] = ("dpe", "dpe-fixed")
 CutMode = Literal["best", "sample", "n-best"]
 
-# How cuts are written: `SegmentedFormat` is what others write too.
+# How segmentations are written: other toolkits write a `SegmentedFormat` too.
 SegmentedFormat = Literal["pieces", "subword-nmt"]
 PieceFormat = Literal["pieces", "subword-nmt", "ids"]
 CutFormat = Literal["pieces", "subword-nmt", "ids", "jsonl"]

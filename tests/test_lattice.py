@@ -285,7 +285,7 @@ def test_only_empty_sentences() -> None:
 
 def test_a_stride_that_mixes_sentences_up_is_refused() -> None:
     lattices = LatticeBuilder(make_vocabulary([("a", 0.0)]))
-    with pytest.raises(ValueError, match="stride above"):
+    with pytest.raises(ValueError, match="larger stride"):
         lattices.batch([["aaa"]], stride=3, end_piece=END)
 
 

@@ -195,7 +195,10 @@ def test_a_system_may_be_defined_in_the_recipe(tmp_path: Path) -> None:
         ('source = "bpe", target = "dpe", segmenter = "mixed"', "The system mine: dpe cuts the target anew"),
         ('source = "bpe", target = "unigram"', "unigram on both sides"),
         ('source = "bpe", target = "bpe", target_sampling = 1.0', "The system mine: Target sampling draws"),
-        ('source = "bpe", target = "dpe", segmenter = "mixed", target_sampling = inf', "temperature is inf"),
+        (
+            'source = "bpe", target = "dpe", segmenter = "mixed", target_sampling = inf',
+            "The temperature must",
+        ),
         ('source = "bpe", target = "dep"', "systems.target must be one of"),
         ('source = "bpe"', "'systems.target' is missing"),
     ],

@@ -39,7 +39,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         make_settings(norm="middle")
     with pytest.raises(UserError, match="dropout"):
         make_settings(dropout=1.0)
-    with pytest.raises(UserError, match="no size"):
+    with pytest.raises(UserError, match="sizes must be at least 1"):
         TransformerSettings(width=16, heads=0, feed_forward=8, encoder_layers=1, decoder_layers=1)
 
 

@@ -14,6 +14,7 @@ from dpe.demo.inflection import (
     Noun,
     Phrase,
     Verb,
+    english_plural,
     english_s,
     harmonise,
 )
@@ -99,7 +100,7 @@ def noun_phrase(
     words = [noun.inflect(case, plural=plural, owner=owner.person if owner else None)]
     if clitic:
         words[0] += (harmonise(clitic, noun.stem),)
-    english = noun.named(plural=plural)
+    english = english_plural(noun.english) if plural else noun.english
     if rng.random() < adjective_chance and (adjectives := adjectives_for(noun.kind)):
         adjective = zipf_choice(rng, adjectives)
         words.insert(0, adjective.inflect(case, plural=plural))

@@ -141,9 +141,6 @@ class Noun(Nominal):
     def is_mass(self) -> bool:
         return self.kind in ("drink", "mass")
 
-    def named(self, *, plural: bool) -> str:
-        return english_plural(self.english) if plural else self.english
-
 
 @dataclass(frozen=True)
 class Adjective(Nominal):

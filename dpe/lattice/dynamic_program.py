@@ -1,4 +1,4 @@
-"""Exact answers about all the cuts of a word (the paper's Alg. 1 and 2), for a batch of words at once.
+"""Exact answers about all segmentations of a word (the paper's Alg. 1 and 2), for a batch of words at once.
 
 Every function takes the same two tensors:
 
@@ -6,16 +6,16 @@ Every function takes the same two tensors:
                                       -inf where no piece matches, so beyond the word's end too
     lengths      [word]               characters in each word
 
-The weight of a cut is the product of its pieces' weights. The sum and the maximum over all cuts come from one
-pass over the characters; every other answer walks back from the end of the word. Seen from position k, the
-last piece of a cut has probability exp(alpha[j] + score[j, k] - alpha[k]), j being its start; the marginals,
-the entropy and the draws only need these backward steps, in which no exponent can overflow.
+The weight of a segmentation is the product of its pieces' weights. The sum and the maximum over all of them
+come from one pass over the characters; every other answer walks back from the end of the word. Seen from
+position k, the last piece has probability exp(alpha[j] + score[j, k] - alpha[k]), where j is its start; the
+marginals, the entropy and the samples only need these backward steps, in which no exponent can overflow.
 
-The recursion runs in float64 whatever the scores are: it costs next to no time, and in float32 a word of
-5,000 characters (text without spaces) would keep only three digits of its posterior.
+The recursion runs in float64 whatever the type of the scores: it costs almost no time, and in float32 a word
+of 5,000 characters (text without spaces) would keep only three digits of its posterior.
 
-A word that no cut covers has log partition -inf and best score -inf, and every probability about it is 0,
-never NaN. A word of length 0 has one cut, the empty one, with score 0.
+A word without any segmentation has log partition -inf and best score -inf, and every probability about it is
+0, never NaN. A word of length 0 has one segmentation, the empty one, with score 0.
 """
 
 from __future__ import annotations
@@ -29,25 +29,17 @@ from torch.autograd.function import once_differentiable
 
 from dpe.errors import UserError
 
-_LEAST, _MOST = 1e-100, 1e100  # beyond these a divided score would be infinite, or all would be alike
-
-
-def check_temperature(temperature: float) -> None:
-    """Refuse one that no score can be divided by."""
-    if not _LEAST <= temperature <= _MOST:
-        raise UserError(f"The temperature is {temperature}; give a number from {_LEAST:g} to {_MOST:g}.")
-
-
 MINUS_INFINITY = float("-inf")
+_COLDEST, _HOTTEST = 1e-100, 1e100  # beyond these a divided score would be infinite, or all would be equal
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """Cuts of a batch of words, with their scores at temperature 1.
+    """Segmentations of a batch of words, with their scores at temperature 1.
 
-    `best` gives one cut per word: scores [word], boundaries [word, position]. `n_best` and `sample` give
-    several: scores [word, rank or draw], boundaries [word, rank or draw, position]. A boundary is True where
-    a piece starts or ends, so at 0 and at the word's length too. A cut that does not exist (the word has
+    `best` gives one per word: scores [word], boundaries [word, position]. `n_best` and `sample` give several:
+    scores [word, rank or draw], boundaries [word, rank or draw, position]. A boundary is True where a piece
+    starts or ends, so at 0 and at the word's length too. A segmentation that does not exist (the word has
     fewer than n) has score -inf and no boundary at all.
     """
 
@@ -56,10 +48,10 @@ class Cuts:
 
 
 def log_partition(edge_scores: Tensor, lengths: Tensor) -> Tensor:
-    """Log of the summed weight of all cuts (Alg. 1). [word]
+    """Log of the summed weight of all segmentations (Alg. 1). [word]
 
-    Differentiable once: its gradient is the posterior probability of each edge, found by hand and not by
-    recording the loop.
+    Differentiable once: its gradient is the posterior probability of each edge, computed by `_backward` and
+    not by recording the loop.
     """
     result: Tensor = _LogPartition.apply(edge_scores, lengths)  # type: ignore[no-untyped-call]
     return result
@@ -67,23 +59,23 @@ def log_partition(edge_scores: Tensor, lengths: Tensor) -> Tensor:
 
 @torch.no_grad()
 def edge_marginals(edge_scores: Tensor, lengths: Tensor) -> Tensor:
-    """Posterior probability that a cut uses each edge. [word, start, span]"""
+    """Posterior probability of each edge. [word, start, span]"""
     steps, visits = _posterior(edge_scores, lengths)
     return _by_start(steps.mul_(visits[1:, None]), edge_scores.dtype)
 
 
 @torch.no_grad()
 def boundary_probabilities(edge_scores: Tensor, lengths: Tensor) -> Tensor:
-    """Posterior probability that a cut has a boundary at each position, 1 at both ends. [word, position]"""
+    """Posterior probability of a boundary at each position, 1 at both ends. [word, position]"""
     _, visits = _posterior(edge_scores, lengths)
     return visits.T.to(edge_scores.dtype)
 
 
 @torch.no_grad()
 def entropy(edge_scores: Tensor, lengths: Tensor) -> Tensor:
-    """Entropy of the posterior over cuts, in nats. [word]
+    """Entropy of the posterior over segmentations, in nats. [word]
 
-    By the chain rule it is the entropy of each backward step, weighted by the probability to stand there. No
+    By the chain rule it is the entropy of each backward step, weighted by the probability to be there. No
     large numbers are subtracted, as in log_partition - expected score, so it is never negative.
     """
     steps, visits = _posterior(edge_scores, lengths)
@@ -92,16 +84,16 @@ def entropy(edge_scores: Tensor, lengths: Tensor) -> Tensor:
 
 
 def best(edge_scores: Tensor, lengths: Tensor) -> Cuts:
-    """The cut with the highest score (Alg. 2); ties are broken as in `n_best`."""
+    """The segmentation with the highest score (Alg. 2, the MAP); ties are broken as in `n_best`."""
     first = n_best(edge_scores, lengths, n=1)
     return Cuts(first.scores[:, 0], first.boundaries[:, 0])
 
 
 @torch.no_grad()
 def n_best(edge_scores: Tensor, lengths: Tensor, *, n: int) -> Cuts:
-    """The n highest-scoring cuts in order, best first.
+    """The n segmentations with the highest scores, best first.
 
-    Among equal scores the cut with the longer last piece comes first; if these are equal, the one with the
+    Among equal scores the one with the longer last piece comes first; if these are equal, the one with the
     longer piece before it, and so on.
     """
     by_end = _by_end(edge_scores)
@@ -122,10 +114,10 @@ def n_best(edge_scores: Tensor, lengths: Tensor, *, n: int) -> Cuts:
 def sample(edge_scores: Tensor, lengths: Tensor, *, uniforms: Tensor, temperature: float = 1.0) -> Cuts:
     """Independent exact draws from the posterior: forward filter, backward sample.
 
-    The randomness is the argument `uniforms` [draw, word, start], numbers in [0, 1): the walk back that
-    stands at position k uses entry k - 1 to choose the piece that ends there. So a draw depends on its own
-    numbers only, whatever the batch and its padding. Temperature divides the edge scores before the forward
-    pass; the scores returned are those of temperature 1.
+    The randomness is the argument `uniforms` [draw, word, start], numbers in [0, 1): at position k the walk
+    back uses entry k - 1 to choose the piece that ends there. So a draw depends on its own numbers only,
+    whatever the batch and its padding. Temperature divides the edge scores before the forward pass; the
+    returned scores are those at temperature 1.
     """
     check_temperature(temperature)
     by_end = _by_end(edge_scores)
@@ -141,6 +133,12 @@ def sample(edge_scores: Tensor, lengths: Tensor, *, uniforms: Tensor, temperatur
     scores = by_end.gather(1, back).masked_fill(~boundaries[1:], 0.0).sum(0)
     scores = scores.masked_fill(~connected, MINUS_INFINITY)
     return Cuts(scores.T.to(edge_scores.dtype), boundaries.permute(2, 1, 0))
+
+
+def check_temperature(temperature: float) -> None:
+    """Refuse a temperature that scores cannot be divided by."""
+    if not _COLDEST <= temperature <= _HOTTEST:
+        raise UserError(f"The temperature must be {_COLDEST:g} to {_HOTTEST:g}, got {temperature}.")
 
 
 class _LogPartition(torch.autograd.Function):
@@ -180,7 +178,7 @@ def _by_end(edge_scores: Tensor) -> Tensor:
 
 
 def _by_start(by_end: Tensor, dtype: torch.dtype) -> Tensor:
-    """The inverse of `_by_end`, with 0 for the edges that no word can hold. -> [word, start, span]"""
+    """The inverse of `_by_end`, with 0 for edges beyond the last character. -> [word, start, span]"""
     ends, max_span, words = by_end.shape
     by_start = by_end.new_zeros((words, ends, max_span), dtype=dtype)
     for span in range(min(ends, max_span)):
@@ -189,7 +187,7 @@ def _by_start(by_end: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _forward(by_end: Tensor) -> Tensor:
-    """Alg. 1: log of the summed weight of the cuts of every prefix. [padding + position, word]"""
+    """Alg. 1: log of the summed weight of all segmentations of every prefix. [padding + position, word]"""
     ends, max_span, words = by_end.shape
     alpha = by_end.new_full((ends + max_span, words), MINUS_INFINITY)
     alpha[max_span - 1] = 0.0
@@ -201,7 +199,7 @@ def _forward(by_end: Tensor) -> Tensor:
 def _steps_back(by_end: Tensor, alpha: Tensor) -> Tensor:
     """Probability of each last piece, given that a piece ends there. [end, back, word]
 
-    All are 0 at a position that no cut of the prefix reaches.
+    All are 0 at a position that no segmentation of the prefix reaches.
     """
     ends, max_span, _ = by_end.shape
     at_start = alpha.unfold(0, max_span, 1)[:ends].transpose(1, 2)  # [end, back, word]
@@ -211,7 +209,7 @@ def _steps_back(by_end: Tensor, alpha: Tensor) -> Tensor:
 
 
 def _backward(by_end: Tensor, alpha: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The backward steps [end, back, word], and how probably they visit each position [position, word]."""
+    """The backward steps [end, back, word] and the probability to visit each position [position, word]."""
     steps = _steps_back(by_end, alpha)
     ends, max_span, _ = steps.shape
     connected = _at_lengths(alpha, lengths, by_end) > MINUS_INFINITY
@@ -229,7 +227,7 @@ def _at_lengths(alpha: Tensor, lengths: Tensor, by_end: Tensor) -> Tensor:
 def _largest(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """The n largest rows of each column and their indices, the earlier row first among equals. [n, word]
 
-    `topk` promises no order among equals.
+    `topk` guarantees no order among equals.
     """
     if n == 1:
         index = candidates.argmax(0, keepdim=True)  # far cheaper than a sort
@@ -241,7 +239,7 @@ def _largest(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
 def _walk(piece_lengths: Tensor, previous_path: Tensor, lengths: Tensor) -> Tensor:
     """Follow back pointers [end, path, word] from the words' ends to 0. -> boundaries [position, path, word]
 
-    The walk on `path` that stands at end + 1 took a piece of that length, and goes on at its start on
+    The walk on `path` that is at end + 1 took a piece of that length, and continues at its start on
     `previous_path` (for n-best: the rank of the prefix).
     """
     ends, paths, words = piece_lengths.shape
@@ -252,7 +250,7 @@ def _walk(piece_lengths: Tensor, previous_path: Tensor, lengths: Tensor) -> Tens
     boundaries.scatter_(0, position[None], True)
     for _ in range(ends):
         here = (position - 1).clamp_min(0) * paths + path
-        position = (position - piece_lengths.gather(0, here)).clamp_min(0)  # who stands at 0 stays there
+        position = (position - piece_lengths.gather(0, here)).clamp_min(0)  # a walk at 0 stays there
         path = previous_path.gather(0, here)
         boundaries.scatter_(0, position[None], True)
     return boundaries

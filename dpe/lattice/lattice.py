@@ -1,12 +1,12 @@
 """Lattices: every piece that matches every span of a word, and batches of them as tensors.
 
-An edge is one piece over one span. A word of n characters has the boundaries 0..n; a cut is a path of
-edges from 0 to n. With the pieces `▁`, `a`, `b`, `ab` the word `▁ab` has the edges
+An edge is one piece over one span. A word of n characters has the boundaries 0..n; a segmentation is a path
+of edges from 0 to n. With the pieces `▁`, `a`, `b`, `ab` the word `▁ab` has the edges
 
     (start 0, span 0, `▁`)  (start 1, span 0, `a`)  (start 1, span 1, `ab`)  (start 2, span 0, `b`)
 
-where the span index is the length less one. No piece crosses a word's border, so a sentence is its words'
-lattices one after the other, and then the end of sentence.
+where the span index is the length minus one. No piece crosses a word boundary, so a sentence is its words'
+lattices one after the other, followed by the end of sentence.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpe.text.vocabulary import Vocabulary
+if TYPE_CHECKING:
+    from dpe.text.vocabulary import Vocabulary
 
 # A batch has few words longer than this; shorter classes would cost the dynamic program more steps than
 # they save padding.
 _SHORTEST_CLASS = 16
-# About 10 MB of lattices. Longer words hardly ever come back, and could be of any size.
+# About 10 MB of lattices. Longer words rarely occur again, and may have any size.
 _CACHED_WORDS = 16_384
 _CACHED_LENGTH = 64
 
@@ -52,7 +54,7 @@ class WordLattice:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Words of similar length, and how their edges lie in a padded [word, start, span] tensor."""
+    """Words of similar length, and where their edges are in a padded [word, start, span] tensor."""
 
     words: Tensor  # [word], index among the words of the batch, ascending
     lengths: Tensor  # [word], in characters
@@ -89,7 +91,7 @@ class LatticeBatch:
     edge_positions: Tensor  # [edge]
     edge_pieces: Tensor  # [edge]
     end_edges: Tensor  # [sentence], index of the end of sentence in the flat list
-    word_sentence: Tensor  # [word], the row that each word stands in
+    word_sentence: Tensor  # [word], the row of each word
     word_positions: Tensor  # [word], the position at which each word begins
     buckets: tuple[Bucket, ...]
 
@@ -105,7 +107,7 @@ class LatticeBatch:
 
 
 class LatticeBuilder:
-    """Lattices over one vocabulary; short words are kept, by word type."""
+    """Lattices over one vocabulary; those of short words are cached."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         protected = set(vocabulary.protected)
@@ -117,23 +119,23 @@ class LatticeBuilder:
     def word(self, word: str) -> WordLattice:
         """Every piece that matches every span of a word.
 
-        A character without a piece of its own has an edge of one character with the unknown id. For one
-        that is in no piece at all that is its only edge, so every cut has it; for one that only longer
-        pieces contain, it is the way on where those do not match. So a lattice is always connected. A
-        protected string is one edge, and no other edge overlaps it.
+        A character without a piece of its own has an edge of one character with the unknown id. If no piece
+        contains the character, that is its only edge, so every segmentation has it; if only longer pieces
+        do, it is used where those do not match. So a lattice is always connected. A protected string is one
+        edge, and no other edge overlaps it.
         """
-        return WordLattice(len(word), _unpacked(self._edges(word)))
+        return WordLattice(len(word), _edge_array(self._edges(word)))
 
     def _edges(self, word: str) -> bytes:
-        """The edges as one run of 32-bit numbers, start, span and piece of each.
+        """The edges as bytes: 32-bit numbers, the start, span and piece of each.
 
-        Bytes, because small arrays that stay, among large ones that come and go, would scatter the heap.
+        Not arrays, because small arrays that stay, between large ones that do not, would fragment the heap.
         """
         return self._kept(word) if len(word) <= _CACHED_LENGTH else self._build(word)
 
     def _build(self, word: str) -> bytes:
         if not word:
-            raise ValueError("A word has at least one character.")
+            raise ValueError("A word must have at least one character.")
         flat: list[int] = []  # start, span, piece of each edge
         begin = 0
         for start, end in self._vocabulary.protected_spans(word):
@@ -161,13 +163,13 @@ class LatticeBuilder:
         `stride` is the number of positions of a sentence's row in the padded states: at least one more than
         the characters of the longest sentence. `end_piece` is the end of sentence, one more edge of each.
         """
-        # An item is a word, or the end of a sentence as one more word, of no characters, in no bucket.
+        # An item is a word, or the end of a sentence as a word without characters, which is in no bucket.
         end = np.array([0, 0, end_piece], dtype=np.int32).tobytes()
         items = [edges for words in sentences for edges in (*map(self._edges, words), end)]
         if not items:
-            raise ValueError("A batch has at least one sentence.")
+            raise ValueError("A batch must have at least one sentence.")
         lengths = np.array([len(word) for words in sentences for word in (*words, "")])  # [item]
-        edges = _unpacked(b"".join(items)).astype(np.int64)  # [edge, (start, span, piece)]
+        edges = _edge_array(b"".join(items)).astype(np.int64)  # [edge, (start, span, piece)]
         item_of_edge = np.repeat(np.arange(len(items)), [len(item) // len(end) for item in items])  # [edge]
         sentence = np.repeat(np.arange(len(sentences)), [len(words) + 1 for words in sentences])  # [item]
         places = _places(lengths, sentence, stride)  # [item]
@@ -181,25 +183,25 @@ class LatticeBuilder:
         )
 
 
-def _unpacked(edges: bytes) -> NDArray[np.int32]:
+def _edge_array(edges: bytes) -> NDArray[np.int32]:
     """Edges as an array. # [edge, (start, span, piece)]"""
     return np.frombuffer(edges, dtype=np.int32).reshape(-1, 3)
 
 
 def _places(lengths: NDArray[np.int64], sentence: NDArray[np.int64], stride: int) -> NDArray[np.int64]:
-    """Position at which each item begins, from the items' lengths and sentences. # [item]"""
+    """The position where each item starts, from the items' lengths and sentences. # [item]"""
     begins = np.cumsum(lengths) - lengths  # [item], in the characters of the whole batch
     first_items = np.flatnonzero(np.diff(sentence, prepend=-1))  # [sentence]
     offsets: NDArray[np.int64] = begins - begins[first_items][sentence]  # [item], in the sentence
     if offsets.max() >= stride:
-        raise ValueError(f"A sentence of {offsets.max()} characters needs a stride above that, not {stride}.")
+        raise ValueError(f"A sentence of {offsets.max()} characters needs a larger stride than {stride}.")
     return sentence * stride + offsets
 
 
 def _buckets(
     lengths: NDArray[np.int64], edges: NDArray[np.int64], item_of_edge: NDArray[np.int64]
 ) -> tuple[Bucket, ...]:
-    """Words by length: up to 16 characters, and then in classes that double."""
+    """Words by length: up to 16 characters, then in classes that double."""
     classes = np.ceil(np.log2(np.maximum(lengths, _SHORTEST_CLASS)))  # [item]
     classes[lengths == 0] = 0  # ends of sentences
     word_of_item = np.cumsum(lengths > 0) - 1  # [item]

@@ -1,8 +1,7 @@
-"""The n best cuts of a sentence from the n best cuts of its words, without enumerating their products.
+"""The n best segmentations of a sentence from those of its words, without enumerating their products.
 
-Given the sentence and its source the cuts of different words are independent, so a sentence's score is the
-sum of its words' scores, and a sentence among the n best uses only cuts that are among the n best of their
-words.
+Given the sentence and its source the segmentations of different words are independent, so a sentence's score
+is the sum of its words' scores, and the n best of the sentence use only the n best of each word.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from collections.abc import Sequence
 
 
 def sentence_n_best(word_lists: Sequence[Sequence[float]], n: int) -> list[tuple[float, tuple[int, ...]]]:
-    """The n best ways to choose one cut per word: (score, rank of the cut chosen in each word), best first.
+    """The n best ways to choose one segmentation per word: (score, chosen rank in each word), best first.
 
-    Each word's list has the scores of its own n best cuts in order; -inf stands for no cut and is left out.
-    Among equal scores the combination with the better prefix comes first, and so on back to the first word.
-    A sentence without words has one cut, the empty one.
+    Each word's list has the scores of its own n best in order; -inf stands for none and is left out. Among
+    equal scores the combination with the better prefix comes first, and so on back to the first word. A
+    sentence without words has one segmentation, the empty one.
     """
     prefixes = [0.0]
     pointers: list[list[tuple[int, int]]] = []  # per word and rank: (rank of the prefix, rank in the word)
@@ -30,7 +29,7 @@ def sentence_n_best(word_lists: Sequence[Sequence[float]], n: int) -> list[tuple
 def _largest_sums(first: list[float], second: list[float], n: int) -> list[tuple[float, tuple[int, int]]]:
     """The n largest first[i] + second[j] with their (i, j), the smaller (i, j) first among equals.
 
-    Both lists fall, so each row of the grid of sums does: the heap holds the next sum of every row.
+    Both lists are in descending order, so each row of the grid of sums is: the heap has the next of each row.
     """
     heap = [(-(score + second[0]), i, 0) for i, score in enumerate(first)] if second else []
     heapq.heapify(heap)

@@ -1,7 +1,7 @@
 """Multi-head attention of a sequence to itself and to an encoder's output, and the caches of decoding.
 
-The projections are fused as CTranslate2 wants them: query, key and value in one in self-attention, key and
-value in one in cross-attention.
+The projections are fused as CTranslate2 expects them: query, key and value in self-attention, key and value
+in cross-attention.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dpe.model.fast_layers import Linear
 
 
 def key_mask(lengths: Tensor, size: int, device: torch.device) -> Tensor | None:
-    """True where a key may be attended to, or None when no sentence is padded. # [sentence, 1, 1, key]
+    """True where a key may be attended to, or None if no sentence is padded. # [sentence, 1, 1, key]
 
-    Attention without a mask runs a faster kernel. `lengths` may stay on the CPU, which saves a GPU a wait.
-    A sentence without any key has no attention at all, so length 0 is refused.
+    Attention without a mask runs a faster kernel. `lengths` may stay on the CPU, so that a GPU does not wait.
+    Attention over no key at all would be NaN, so length 0 is an error.
     """
     shortest = int(lengths.min())
     if shortest < 1:
-        raise ValueError("a source of length 0: append the end of sentence to every source")
+        raise ValueError("A source has length 0; append the end of sentence to every source.")
     if shortest >= size:
         return None
     mask = torch.arange(size, device=device) < lengths.to(device)[:, None]  # [sentence, key]
@@ -32,7 +32,7 @@ def key_mask(lengths: Tensor, size: int, device: torch.device) -> Tensor | None:
 
 @dataclass
 class LayerCache:
-    """What one decoder layer remembers of what it has read. # [sentence, head, position, size]"""
+    """Keys and values of one decoder layer at the positions read. # [sentence, head, position, size]"""
 
     keys: Tensor | None = None
     values: Tensor | None = None
@@ -46,9 +46,8 @@ class LayerCache:
         return self.keys, self.values
 
     def select(self, rows: Tensor) -> None:
-        """Keep these sentences, in this order, repeats allowed."""
-        for name in ("keys", "values", "memory_keys", "memory_values"):
-            kept = getattr(self, name)
+        """As `DecoderCache.select`."""
+        for name, kept in vars(self).items():
             if kept is not None:
                 setattr(self, name, kept.index_select(0, rows))
 
@@ -77,7 +76,7 @@ class SelfAttention(nn.Module):
         self.output = Linear(width, width)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, cache: LayerCache | None = None) -> Tensor:
-        """A cache takes one position at a time. Causal attention needs no mask: padding is on the right."""
+        """With a cache, x is the next position. Causal attention needs no mask: padding is on the right."""
         query, key, value = split_heads(self.query_key_value(x), 3, self.heads)
         if cache is not None:
             key, value = cache.append(key, value)
@@ -103,22 +102,18 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None, cache: LayerCache | None) -> Tensor:
         (query,) = split_heads(self.query(x), 1, self.heads)
-        key, value = self.project_memory(memory, cache)
+        if cache is not None and cache.memory_keys is not None and cache.memory_values is not None:
+            key, value = cache.memory_keys, cache.memory_values
+        else:
+            key, value = split_heads(self.key_value(memory), 2, self.heads)
+        if cache is not None:  # the memory is projected once
+            cache.memory_keys, cache.memory_values = key, value
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         return self.output(join_heads(attended))  # type: ignore[no-any-return]
 
-    def project_memory(self, memory: Tensor, cache: LayerCache | None) -> tuple[Tensor, Tensor]:
-        """Keys and values of the memory, computed once where there is a cache."""
-        if cache is not None and cache.memory_keys is not None and cache.memory_values is not None:
-            return cache.memory_keys, cache.memory_values
-        key, value = split_heads(self.key_value(memory), 2, self.heads)
-        if cache is not None:
-            cache.memory_keys, cache.memory_values = key, value
-        return key, value
-
 
 def split_heads(x: Tensor, parts: int, heads: int) -> tuple[Tensor, ...]:
-    """Cut [sentence, position, parts x heads x size] into `parts` views [sentence, head, position, size]."""
+    """Split [sentence, position, parts x heads x size] into views [sentence, head, position, size]."""
     split = x.view(x.shape[0], x.shape[1], parts, heads, -1)
     return tuple(part.transpose(1, 2) for part in split.unbind(2))
 

@@ -1,9 +1,9 @@
-"""Which lines make which batch: order by (seed, epoch), budgets, shards.
+"""Which lines make which batch: order by (seed, epoch), budgets, shards, prefetching.
 
     batches = epoch_batches(len(text), load, size, budget=(6000, 6000), seed=1, epoch=0)
     for examples in shard(batches, rank=0, world=1): ...
 
-The batches of an epoch are a function of the arguments alone: ranks share them out, they do not change them.
+The batches of an epoch are a function of the arguments alone; ranks share them and do not change them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def batches_by_length(
     budget: tuple[int, int],
     window: int = WINDOW,
 ) -> Iterator[list[Example]]:
-    """Batches as those of an epoch, of examples as they come: from short to long in every window of them."""
+    """Batches as those of an epoch, but in the order of the examples: short to long in every window."""
     remaining = iter(examples)
     while some := list(islice(remaining, window)):
         yield from _by_length(some, size, budget)
@@ -63,17 +63,11 @@ def batches_by_length(
 def _by_length(
     examples: Iterable[Example], size: Callable[[Example], tuple[int, int]], budget: tuple[int, int]
 ) -> Iterator[list[Example]]:
-    # A stable sort: examples of equal sizes stay in the order in which they come.
-    return _within_budget(sorted(examples, key=lambda example: size(example)[::-1]), size, budget)
-
-
-def _within_budget(
-    examples: Iterable[Example], size: Callable[[Example], tuple[int, int]], budget: tuple[int, int]
-) -> Iterator[list[Example]]:
-    """Cut a sequence into batches, each as long as the padded sizes allow."""
+    """Batches of similar length, each as large as the budget of padded sizes allows."""
     batch: list[Example] = []
     longest_source = longest_target = 0
-    for example in examples:
+    # A stable sort: examples of equal size keep their order.
+    for example in sorted(examples, key=lambda example: size(example)[::-1]):
         source, target = size(example)
         longest_source, longest_target = max(longest_source, source), max(longest_target, target)
         rows = len(batch) + 1
@@ -86,9 +80,9 @@ def _within_budget(
 
 
 def shard(batches: Iterable[Item], *, rank: int, world: int, start: int = 0) -> Iterator[Item | None]:
-    """The batches of one rank: one of each group of `world`, beginning with group `start`.
+    """The batches of one rank: one of each group of `world`, from group `start` on.
 
-    Every rank makes the same number of steps: in a last group that is too small some get None.
+    Every rank makes the same number of steps: if the last group is incomplete, some ranks get None.
     """
     remaining = islice(batches, start * world, None)
     while group := list(islice(remaining, world)):
@@ -98,12 +92,12 @@ def shard(batches: Iterable[Item], *, rank: int, world: int, start: int = 0) -> 
 def prefetch(items: Iterable[Item], *, depth: int = 2) -> Iterator[Item]:
     """The same items, up to `depth` of them prepared ahead by a thread.
 
-    An exception of the preparation is raised here. The thread ends when this iterator is closed or dropped,
-    after the item that it is at.
+    An exception of the preparation is raised here. When this iterator is closed or dropped, the thread ends
+    after its current item.
     """
     results: SimpleQueue[tuple[Item] | BaseException | None] = SimpleQueue()
     slots, stop = threading.Semaphore(depth), threading.Event()
-    # A daemon, so that an iterator which is never closed cannot hold up the end of the program.
+    # A daemon, so that an iterator which is never closed cannot delay the end of the program.
     thread = threading.Thread(
         target=_prepare, args=(items, results, slots, stop), name="prefetch", daemon=True
     )
@@ -116,7 +110,7 @@ def prefetch(items: Iterable[Item], *, depth: int = 2) -> Iterator[Item]:
             yield result[0]
     finally:
         stop.set()
-        slots.release()  # wakes the thread if it waits for one
+        slots.release()  # wakes the thread if it is waiting
         # At exit the thread no longer runs, and a garbage collection may happen in the thread itself.
         if not sys.is_finalizing() and thread is not threading.current_thread():
             thread.join(timeout=1)

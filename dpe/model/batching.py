@@ -1,4 +1,4 @@
-"""Examples and their collation into tensors: of the mixed model and of the translation model."""
+"""Examples of the mixed model and of the translation model, and their collation into tensors."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpe.lattice.lattice import LatticeBatch, LatticeBuilder
 from dpe.model.mixed import CharacterIds
 from dpe.text.draws import NOISE_STREAM, generator
-from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import split_words
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from dpe.text.vocabulary import Vocabulary
 
 Batch = TypeVar("Batch", bound="DataclassInstance")
 
@@ -41,7 +41,7 @@ class MixedExample:
 def mixed_example(
     vocabulary: Vocabulary, number: int, source_pieces: list[str] | None, target: str
 ) -> MixedExample:
-    """A line for the mixed model, from its source cut and its target text."""
+    """A line for the mixed model, from its segmented source and its target text."""
     marked = vocabulary.normalize(target)
     source = None
     if source_pieces is not None:
@@ -67,9 +67,9 @@ class MixedBatch:
 
 
 class MixedCollator:
-    """Makes batches for the mixed model; `unknown_rate` of the characters it reads are hidden from it.
+    """Makes batches for the mixed model, with `unknown_rate` of its input characters replaced by unknown.
 
-    Which ones is a function of (seed, epoch, line). The lattice, which is what it predicts, is not touched.
+    Which ones is a function of (seed, epoch, line). The lattice, which the model predicts, keeps them all.
     """
 
     def __init__(self, vocabulary: Vocabulary, *, unknown_rate: float = 0.0, seed: int = 0) -> None:
@@ -85,7 +85,11 @@ class MixedCollator:
         ids = self.characters.encode(text)
         unknown_count = int((ids == self.characters.unknown).sum())
         if self._unknown_rate:
-            ids[self._hidden(examples, epoch)] = self.characters.unknown
+            drawn = [
+                generator(NOISE_STREAM, self._seed, epoch, example.line).random(len(example.marked))
+                for example in examples
+            ]
+            ids[np.concatenate(drawn) < self._unknown_rate] = self.characters.unknown
         stride = int(lengths.max()) + 1
         characters = np.full((len(examples), stride), self.characters.pad)
         characters[:, 0] = self.characters.begin
@@ -103,20 +107,12 @@ class MixedCollator:
             unknown_count=unknown_count,
         )
 
-    def _hidden(self, examples: Sequence[MixedExample], epoch: int) -> NDArray[np.bool_]:
-        """Which characters of the joined examples to hide."""
-        drawn = [
-            generator(NOISE_STREAM, self._seed, epoch, example.line).random(len(example.marked))
-            for example in examples
-        ]
-        return np.concatenate(drawn) < self._unknown_rate
-
     def _sources(self, examples: Sequence[MixedExample]) -> tuple[Tensor, Tensor] | tuple[None, None]:
         sources = [example.source for example in examples if example.source is not None]
         if not sources:
             return None, None
         if len(sources) < len(examples):
-            raise ValueError("Either every example of a batch has a source or none has.")
+            raise ValueError("Either every example of a batch must have a source or none.")
         return _padded(sources, fill=self._vocabulary.pad_id)
 
 
@@ -137,7 +133,7 @@ class TranslationExample:
 def translation_example(
     vocabulary: Vocabulary, number: int, source_pieces: list[str], target_pieces: list[str]
 ) -> TranslationExample:
-    """A line for the translation model, from the cuts of both sides."""
+    """A line for the translation model, from the segmentations of both sides."""
     source = [*vocabulary.piece_ids(source_pieces), vocabulary.eos_id]
     return TranslationExample(line=number, source=source, target=vocabulary.piece_ids(target_pieces))
 
@@ -174,7 +170,7 @@ def collate_translation(examples: Sequence[TranslationExample], vocabulary: Voca
 
 
 def _padded(rows: Sequence[Sequence[int]], *, fill: int) -> tuple[Tensor, Tensor]:
-    """Rows side by side, [row, column], and their lengths."""
+    """Rows as one tensor, [row, column], and their lengths."""
     lengths = np.array([len(row) for row in rows])
     padded = np.full((len(rows), lengths.max()), fill)
     padded[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(rows)

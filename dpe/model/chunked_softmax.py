@@ -1,4 +1,4 @@
-"""The softmax over the vocabulary, a chunk of positions at a time, in buffers that are used again."""
+"""The softmax over the vocabulary, a chunk of positions at a time, in buffers that are reused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT_CHUNK = 512  # positions: enough for the matrix product to run at full s
 
 
 def product_type(states: Tensor) -> torch.dtype:
-    """The type that autocast wants for matrix products, or that of the states without autocast."""
+    """The type of matrix products under autocast, or that of the states without autocast."""
     device = states.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
 
@@ -24,12 +24,7 @@ class ChunkedSoftmax:
     """
 
     def __init__(
-        self,
-        output_weight: Tensor,
-        *,
-        rows: int,
-        product_type: torch.dtype,
-        excluded: Sequence[int] = (),
+        self, output_weight: Tensor, *, rows: int, product_type: torch.dtype, excluded: Sequence[int] = ()
     ) -> None:
         self.product_type = product_type
         self.weight = output_weight.to(product_type)  # [piece, width]
@@ -54,7 +49,7 @@ class ChunkedSoftmax:
         return logits
 
     def add_gradients(self, logits_gradient: Tensor, states: Tensor, weight_gradient: Tensor) -> Tensor:
-        """Add the chunk's share to `weight_gradient`; returns the gradient of its states. # [row, width]"""
+        """Add the chunk's part to `weight_gradient`; returns the gradient of its states. # [row, width]"""
         left, right = logits_gradient.to(self.product_type), states.to(self.product_type)
         if self.product_type == weight_gradient.dtype:
             weight_gradient.addmm_(left.T, right)
@@ -64,7 +59,7 @@ class ChunkedSoftmax:
 
 
 def _product(left: Tensor, right: Tensor, *, out: Tensor) -> None:
-    """left @ right into `out`, which may be of a wider type than the two."""
+    """left @ right into `out`, whose type may be wider."""
     if left.dtype == out.dtype:
         torch.mm(left, right, out=out)
     else:

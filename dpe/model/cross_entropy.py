@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy of a softmax over the vocabulary, without a [position, vocabulary] tensor.
 
-The loss is a sum, so the gradient of each position is known as soon as its softmax is: both are made in one
-pass over chunks of positions, and the backward pass has nothing left to do but to scale.
+The loss is a sum, so the gradient of each position is known as soon as its softmax is: both are computed in
+one pass over chunks of positions, and the backward pass only scales.
 """
 
 from __future__ import annotations
@@ -17,14 +17,9 @@ from dpe.model.chunked_softmax import DEFAULT_CHUNK, ChunkedSoftmax, product_typ
 
 
 def smoothed_cross_entropy(
-    states: Tensor,
-    output_weight: Tensor,
-    targets: Tensor,
-    *,
-    smoothing: float,
-    chunk: int = DEFAULT_CHUNK,
+    states: Tensor, output_weight: Tensor, targets: Tensor, *, smoothing: float, chunk: int = DEFAULT_CHUNK
 ) -> tuple[Tensor, Tensor]:
-    """Sums over the positions of the smoothed loss and, without a gradient, of the plain one, in nats.
+    """The smoothed loss and, without a gradient, the plain one, each summed over the positions, in nats.
 
     By definition (`smoothed_cross_entropy_reference`):
 
@@ -55,7 +50,7 @@ def smoothed_cross_entropy_reference(
 class _Options:
     smoothing: float
     chunk: int
-    gradient: bool  # whether it will be wanted
+    gradient: bool  # whether it will be needed
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
@@ -75,7 +70,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             nats = nats - log_probabilities.gather(1, picked).sum()
             uniform = uniform - log_probabilities.mean(1).sum()
             if options.gradient:
-                # The softmax, less the distribution that is wanted.
+                # The softmax minus the smoothed target distribution.
                 logits_gradient = log_probabilities.exp_().sub_(smoothing / len(output_weight))
                 logits_gradient.scatter_add_(1, picked, logits_gradient.new_full(picked.shape, smoothing - 1))
                 states_gradient[here] = softmax.add_gradients(logits_gradient, states[here], weight_gradient)

@@ -1,11 +1,11 @@
 """Log-probabilities of lattice edges without ever holding a [position, vocabulary] tensor.
 
-A position has one softmax over all pieces, but only the few pieces that match the text there are wanted.
-The forward pass makes the softmax for a chunk of positions at a time and keeps nothing of it. The backward
-pass makes it again, and only for the positions that matter: when the log-partition of the lattices is
+A position has one softmax over all pieces, but only the few pieces that match the text there are needed.
+The forward pass computes the softmax for a chunk of positions at a time and keeps none of it. The backward
+pass computes it again, and only for the positions that matter: when the log-partition of the lattices is
 differentiated, the gradient that arrives here is the posterior probability of each edge (times a constant),
 so its sum over the edges that leave a position is the probability that a piece starts there, and for most
-positions of a trained model that is next to nothing.
+positions of a trained model that is almost 0.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def edge_scores(
     states [position, width], output_weight [piece, width], edge_positions [edge] in ascending order,
     edge_pieces [edge]. A position may have many edges or none.
 
-    The trap: with a threshold above 0 the gradient is approximate. A position whose edges receive together
-    less than `threshold` times what the position with the most receives gets no gradient at all.
+    The trap: with a threshold above 0 the gradient is approximate. A position gets no gradient at all if its
+    edges together receive less than `threshold` times what the position with the most receives.
     """
     options = _Options(tuple(excluded), threshold, chunk, product_type(states))
     scores: Tensor = _EdgeScores.apply(  # type: ignore[no-untyped-call]
@@ -78,7 +78,7 @@ class _Options:
 
 
 class _EdgeScores(torch.autograd.Function):
-    """Saves its inputs and nothing else: the backward pass makes the softmax of a chunk again."""
+    """Saves nothing but its inputs: the backward pass computes the softmax of each chunk again."""
 
     @staticmethod
     def forward(  # noqa: PLR0917 (autograd passes by position)
@@ -132,8 +132,8 @@ def _softmax(output_weight: Tensor, options: _Options, *, rows: int) -> ChunkedS
 def _edges_that_matter(gradient: Tensor, edge_positions: Tensor, threshold: float) -> Tensor:
     """The edges that leave a position which receives enough gradient. # bool [edge]
 
-    Absolute values, so that edges of opposite sign do not hide each other. A position that receives exactly
-    nothing never matters; one that receives NaN does, so that a broken loss stays visible.
+    Absolute values, so that edges of opposite sign do not cancel. A position that receives exactly 0 never
+    matters; one that receives NaN does, so that a broken loss stays visible.
     """
     if len(edge_positions) == 0:
         return torch.ones_like(edge_positions, dtype=torch.bool)

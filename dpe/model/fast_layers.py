@@ -1,4 +1,4 @@
-"""A linear map and a dropout that cost a CPU less than torch's and do the same; on a GPU they are torch's."""
+"""A linear map and a dropout that are faster on a CPU than torch's; on a GPU they are torch's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch.autograd.function import once_differentiable
 
 
 class Linear(nn.Linear):
-    """A linear map whose backward pass, on a CPU, leaves out the rows that receive no gradient.
+    """A linear map whose backward pass, on a CPU, skips the rows that receive no gradient.
 
-    Padding receives none, nor in the last decoder layer of a mixed model do the positions that
-    `edge_scores` skips, which are most. The gradient is the same to rounding: zeros are left out of sums.
+    Padding receives none, nor, in the last decoder layer of a mixed model, do the positions that
+    `edge_scores` skips, which are most. The gradient is the same up to rounding: sums leave out zeros.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -54,10 +54,10 @@ def add_dropped(x: Tensor, update: Tensor, dropout: float) -> Tensor:
 
 
 def random_mask(shape: torch.Size, dropout: float) -> Tensor:
-    """True with probability 1 - dropout, from torch's CPU generator. # bool, of the shape given
+    """True with probability 1 - dropout, from torch's CPU generator. # bool, of the given shape
 
-    Four elements share one 64-bit draw, 16 bits each, because `bernoulli_` makes a draw for each and takes
-    longer than the sum that it is for. The probability is thus rounded to a multiple of 2^-16.
+    Four elements share one 64-bit draw, 16 bits each: `bernoulli_` makes a draw for each element and takes
+    longer than the sum that needs them. So the probability is rounded to a multiple of 2^-16.
     """
     size = shape.numel()
     draws = torch.empty((size + 3) // 4, dtype=torch.int64).random_(-(2**63), None)

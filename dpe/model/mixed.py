@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -9,7 +11,9 @@ from torch import Tensor, nn
 from dpe.model.attention import key_mask
 from dpe.model.edge_scores import DEFAULT_THRESHOLD, edge_scores
 from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding
-from dpe.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from dpe.text.vocabulary import Vocabulary
 
 # The characters of the vocabulary follow from FIRST_CHARACTER on, in its order.
 PAD_CHARACTER = 0
@@ -19,7 +23,7 @@ FIRST_CHARACTER = 3
 
 
 class CharacterIds:
-    """What the mixed model reads, as numbers: padding, begin, unknown, then the vocabulary's characters."""
+    """Ids of the characters that the mixed model reads: padding, begin, unknown, then the vocabulary's."""
 
     pad, begin, unknown = PAD_CHARACTER, BEGIN_CHARACTER, UNKNOWN_CHARACTER
 
@@ -44,10 +48,10 @@ class MixedTransformer(nn.Module):
     """One state per target character position, for a softmax over the pieces that may start there.
 
     The encoder reads the source's pieces; the decoder reads the target's characters. Position t has read the
-    characters y_1..y_t and nothing after them, nor any cut, so a piece's probability there is the same
-    whatever the pieces before it are. With `source=False` there is no encoder: a language model.
+    characters y_1..y_t, nothing after them and no segmentation, so a piece's probability there does not
+    depend on the pieces before it. With `source=False` there is no encoder: a language model.
 
-    `piece_count` pieces in all; `character_count` counts the three special ones of characters.py as well.
+    `character_count` includes the three special characters.
     """
 
     def __init__(
@@ -94,19 +98,14 @@ class MixedTransformer(nn.Module):
     ) -> Tensor:
         """Log-probability of each piece where it starts, from the states [position, width]. # [edge]"""
         return edge_scores(
-            states,
-            self.output_weight,
-            positions,
-            pieces,
-            excluded=self.excluded_pieces,
-            threshold=threshold,
+            states, self.output_weight, positions, pieces, excluded=self.excluded_pieces, threshold=threshold
         )
 
     def states(self, source_ids: Tensor | None, source_lengths: Tensor | None, characters: Tensor) -> Tensor:
         """The state at each character position. # [sentence, position, width]
 
-        source_ids [sentence, token], each sentence closed by the end of sentence by the caller, so that an
-        empty one has a token too; source_lengths [sentence]; both None for a model without a source.
+        source_ids [sentence, token], where the caller appends the end of sentence, so that an empty source
+        has a token too; source_lengths [sentence]; both None for a model without a source.
         characters [sentence, position]: BEGIN_CHARACTER, then the characters; padding on the right.
         """
         embedded = self.character_embedding(characters)

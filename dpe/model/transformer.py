@@ -1,8 +1,8 @@
 """A small transformer: layers, encoder, decoder. Both models of this package are built from it.
 
 Everything here works on embedded input, [sentence, position, width], and knows neither pieces nor characters.
-The parameters are laid out as CTranslate2 wants them: ReLU between two linear maps, and a last layer norm if
-and only if the norms come first; for attention see attention.py.
+The parameters are laid out as CTranslate2 expects them: ReLU between two linear maps, and a final layer norm
+if and only if the norms come first; for attention see attention.py.
 """
 
 from __future__ import annotations
@@ -31,25 +31,23 @@ class TransformerSettings:
     encoder_layers: int
     decoder_layers: int
     dropout: float = 0.1
-    norm: Literal["pre", "post"] = "pre"  # transformer base is "post"; "pre" trains without a careful warm-up
+    norm: Literal["pre", "post"] = "pre"  # transformer base is "post"; "pre" needs no careful warm-up
 
     def __post_init__(self) -> None:
         if min(self.width, self.heads, self.feed_forward, self.decoder_layers, self.encoder_layers + 1) < 1:
-            raise UserError(f"A network of no size: {self}.")
+            raise UserError(f"All sizes must be at least 1, got {self}.")
         if self.width % self.heads or self.width % 2:
-            raise UserError(
-                f"width {self.width} must be even and a multiple of heads {self.heads}: change one."
-            )
+            raise UserError(f"width must be even and a multiple of heads ({self.heads}), got {self.width}.")
         if self.norm not in ("pre", "post"):
-            raise UserError(f"norm is {self.norm!r}: write 'pre' or 'post'.")
+            raise UserError(f"norm must be 'pre' or 'post', got {self.norm!r}.")
         if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout is {self.dropout}: it must be at least 0 and less than 1.")
+            raise UserError(f"dropout must be at least 0 and less than 1, got {self.dropout}.")
 
 
 class Positions(nn.Module):
     """Sinusoidal position vectors: sines in the first half of the width, cosines in the second.
 
-    The table grows when a longer sentence comes, and is computed, never learned, so it is not saved.
+    The table is computed, not learned, so it is not saved; it grows when a longer sentence arrives.
     """
 
     table: Tensor
@@ -83,7 +81,9 @@ class FeedForward(nn.Module):
         self.outer = Linear(settings.feed_forward, settings.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.flatten(0, 1)  # [row, width]: what Linear makes of rows is no view, so it may be overwritten
+        rows = x.flatten(
+            0, 1
+        )  # [row, width]: Linear's output for rows is not a view, so it may be overwritten
         return self.outer(F.relu(self.inner(rows), inplace=True)).view_as(x)  # type: ignore[no-any-return]
 
 
@@ -143,7 +143,7 @@ class DecoderLayer(nn.Module):
 
 
 class Stack(nn.Module):
-    """What encoder and decoder share: scaled input with positions, and the last layer norm."""
+    """The common part of encoder and decoder: scaled input with positions, and the final layer norm."""
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Encoder(Stack):
         initialise(self)
 
     def forward(self, embedded: Tensor, mask: Tensor | None) -> Tensor:
-        """`mask` is `key_mask` of the lengths; vectors at padding are finite and mean nothing."""
+        """`mask` is `key_mask` of the lengths; vectors at padding are finite and have no meaning."""
         x = self.with_positions(embedded, 0)
         for layer in self.layers:
             x = layer(x, mask)
@@ -176,7 +176,7 @@ class Encoder(Stack):
 
 
 class Decoder(Stack):
-    """[sentence, position, width] embeddings in; the vector at a position depends on none after it.
+    """[sentence, position, width] embeddings in; the vector at a position does not depend on later ones.
 
     Padding must be on the right: then no real position sees it, and causal attention needs no mask.
     """
@@ -195,7 +195,7 @@ class Decoder(Stack):
         memory_mask: Tensor | None = None,
         cache: DecoderCache | None = None,
     ) -> Tensor:
-        """All positions at once, or with a cache the next one. `memory` is the encoder's output."""
+        """All positions at once, or, with a cache, the next one. `memory` is the encoder's output."""
         x = self.with_positions(embedded, cache.length if cache else 0)
         for index, layer in enumerate(self.layers):
             x = layer(x, memory, memory_mask, cache.layers[index] if cache else None)

@@ -1,6 +1,8 @@
-"""The standard subword transformer: pieces in, pieces out, and greedy search (beams are CTranslate2's)."""
+"""The standard transformer: pieces in, pieces out, and greedy search (beam search is CTranslate2's)."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -8,14 +10,16 @@ from torch import Tensor, nn
 
 from dpe.model.attention import DecoderCache, key_mask
 from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding
-from dpe.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from dpe.text.vocabulary import Vocabulary
 
 
 class TranslationTransformer(nn.Module):
     """Encoder and decoder with one embedding for the source, the target and the output softmax.
 
-    The embedding's row of the pad piece is zero and receives no gradient, so it stays zero: its logit is
-    always 0, here and in an exported model, and padding adds nothing.
+    The row of the pad piece is zero and receives no gradient, so it stays zero: its logit is always 0, here
+    and in an exported model, and padding adds nothing.
     """
 
     def __init__(
@@ -26,7 +30,7 @@ class TranslationTransformer(nn.Module):
         self.embedding = embedding(piece_count, settings.width, pad_id=pad_id)
         self.encoder = Encoder(settings)
         self.decoder = Decoder(settings, cross_attention=True)
-        # The lookups give the row no gradient already, the output softmax does.
+        # Looking up the pad piece gives its row no gradient, but the output softmax does.
         hook = self._clear_pad_gradient
         self.embedding.weight.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
@@ -48,7 +52,7 @@ class TranslationTransformer(nn.Module):
     def encode(self, source: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor | None]:
         """The encoder's output [sentence, token, width] and the mask of its padding.
 
-        source [sentence, token], closed by the end of sentence by the caller; source_lengths [sentence].
+        source [sentence, token], where the caller appends the end of sentence; source_lengths [sentence].
         """
         mask = key_mask(source_lengths, source.shape[1], source.device)
         return self.encoder(self.embedding(source), mask), mask
@@ -72,24 +76,24 @@ class TranslationTransformer(nn.Module):
 
     @torch.inference_mode()
     def greedy(self, source: Tensor, source_lengths: Tensor, *, max_length: int) -> list[list[int]]:
-        """The most probable piece at every step, until the end symbol or `max_length` pieces (it counts)."""
+        """The most probable piece at each step, until the end symbol or `max_length` pieces, end included."""
         prefixes = Prefixes(self, source, source_lengths, copies=1)
         results: list[list[int]] = [[] for _ in range(len(source))]
         sentences = list(range(len(source)))  # those that have not ended
         for _ in range(max_length):
             pieces = prefixes.next_logits().argmax(1)
-            going_on = (pieces != self.eos_id).nonzero()[:, 0]
-            sentences = [sentences[row] for row in going_on.tolist()]
-            for sentence, piece in zip(sentences, pieces[going_on].tolist(), strict=True):
+            unfinished = (pieces != self.eos_id).nonzero()[:, 0]
+            sentences = [sentences[row] for row in unfinished.tolist()]
+            for sentence, piece in zip(sentences, pieces[unfinished].tolist(), strict=True):
                 results[sentence].append(piece)
             if not sentences:
                 break
-            prefixes.extend(going_on, pieces[going_on])
+            prefixes.extend(unfinished, pieces[unfinished])
         return results
 
 
 class Prefixes:
-    """The beginnings of translations, one per row, and what the decoder remembers of each."""
+    """The beginnings of translations, one per row, with the decoder's cache of each."""
 
     def __init__(
         self, model: TranslationTransformer, source: Tensor, source_lengths: Tensor, copies: int
@@ -106,7 +110,7 @@ class Prefixes:
         return self.model.decode(self.pieces[:, -1:], self.memory, self.mask, self.cache)[:, 0]
 
     def extend(self, rows: Tensor, pieces: Tensor) -> None:
-        """Go on with these rows, repeats allowed, each followed by its piece. # both [new row]"""
+        """Continue with these rows, repeats allowed, each followed by its piece. # both [new row]"""
         self.pieces = torch.cat([self.pieces[rows], pieces[:, None]], dim=1)
         self.memory = self.memory[rows]
         self.mask = None if self.mask is None else self.mask[rows]

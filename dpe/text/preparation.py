@@ -64,11 +64,7 @@ class CleaningReport:
 
 
 def clean(
-    pairs: Iterable[Pair],
-    *,
-    out_source: Path,
-    out_target: Path,
-    rules: CleaningRules = CleaningRules(),
+    pairs: Iterable[Pair], *, out_source: Path, out_target: Path, rules: CleaningRules = CleaningRules()
 ) -> CleaningReport:
     """Write the pairs that `rules` keep, tokenised where a language is given, and count the others.
 

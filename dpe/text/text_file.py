@@ -17,15 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpe.errors import UserError
-from dpe.files import (
-    Stamp,
-    cached_file,
-    file_hash,
-    is_compressed,
-    reading,
-    temporary_cache,
-    whole_file,
-)
+from dpe.files import Stamp, cached_file, file_hash, is_compressed, reading, temporary_cache, whole_file
 from dpe.text.corpus import Pair, Strings, decode_line, line_bytes, one_line, read_lines
 
 _CHUNK = 1 << 20
