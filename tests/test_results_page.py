@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from dpe.cli import run
-from dpe.evaluation.morphology import BoundaryScores
-from dpe.evaluation.morphology_report import Interval, Selection, SystemScores, morphology_tables
+from dpe.evaluation.morphology import BoundaryScores, Interval, Selection, SystemScores, morphology_tables
 from dpe.evaluation.tables import markdown
 
 ROOT = Path(__file__).parents[1]
