@@ -13,8 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from dpe.evaluation.comparison_report import FileComparison, comparison_tables
-from dpe.evaluation.morphology_report import Selection, morphology_tables
+from dpe.evaluation.comparison import FileComparison, comparison_tables
+from dpe.evaluation.morphology import Selection, morphology_tables
 from dpe.evaluation.tables import Table, markdown
 from dpe.experiment.results import read_results
 from dpe.experiment.tables import length_tables, paper_tables, training_table

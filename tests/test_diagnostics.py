@@ -15,11 +15,12 @@ from dpe.evaluation.diagnostics import (
     calibrate,
     diagnose,
     diagnose_file,
+    diagnostics_figures,
     diagnostics_tables,
-    draw_diagnostics,
     expected_calibration_error,
     read_posteriors,
 )
+from dpe.evaluation.plots import save_figures
 
 
 def word(text: str, *boundaries: float, entropy: float = 0.0) -> PosteriorWord:
@@ -103,14 +104,14 @@ def test_files_become_tables_and_figures(tmp_path: Path) -> None:
     entropy, calibration = diagnostics_tables(result)
     assert [row[:2] for row in entropy.rows] == [["1", "1"], ["2", "2"]]
     assert calibration.rows[0] == ["0.0-0.1", "4", "0.0000", "0.0000"]
-    names = {picture.name for picture in draw_diagnostics(result, tmp_path / "out")}
+    names = {picture.name for picture in save_figures(diagnostics_figures(result), tmp_path / "out")}
     assert names == {f"{name}.{kind}" for name in ("entropy", "calibration") for kind in ("png", "svg")}
 
 
 @pytest.mark.parametrize("lines", [[], [record()], [record(word("▁12", 0.0, 0.5, 1.0))]])
 def test_posteriors_without_a_word_are_refused(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
     path = write_records(tmp_path / "empty.jsonl", *lines)
-    with pytest.raises(UserError, match=r"empty\.jsonl: has no word"):
+    with pytest.raises(UserError, match=r"empty\.jsonl has no words"):
         diagnose_file(path)
 
 

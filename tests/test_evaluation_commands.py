@@ -94,7 +94,7 @@ def test_results_are_written_even_if_nobody_reads_the_tables(
 
     monkeypatch.setattr("dpe.evaluation.tables.print_tables", stop_reading)
     run(["-q", "compare", "--a", files["a"], "--b", files["b"], "--out", str(tmp_path / "out")])
-    assert (tmp_path / "out" / "results.json").exists()
+    assert (tmp_path / "out" / "compare.json").exists()
 
 
 def test_compare_writes_results_and_figures(
@@ -103,7 +103,7 @@ def test_compare_writes_results_and_figures(
     out = tmp_path / "out"
     arguments = ["compare", "--a", files["a"], "--b", files["b"], "--gold", files["gold"], "--out", str(out)]
     printed = as_json(capsys, *arguments)
-    assert json.loads((out / "results.json").read_text(encoding="utf-8")) == printed
+    assert json.loads((out / "compare.json").read_text(encoding="utf-8")) == printed
     assert {path.suffix for path in out.iterdir()} == {".json", ".png", ".svg"}
     assert len(list(out.iterdir())) == 7
 
@@ -119,7 +119,7 @@ def test_evaluate(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureF
     assert {test["metric"] for test in found["significance"]} == {"BLEU", "chrF2"}
     assert [part["lines"] for part in found["by_length"]] == [2]
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "results.json", "bleu-by-length.png", "bleu-by-length.svg",
+        "evaluate.json", "bleu-by-length.png", "bleu-by-length.svg",
     }  # fmt: skip
     text = output(capsys, *arguments, "--hypothesis", files["bad"])
     assert "mean of seeds" in text
@@ -129,13 +129,13 @@ def test_evaluate(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("Die Katze schläft .", "is tokenised"),
-        ("\u2581Die \u2581Katz e", "is cut into pieces"),
-        ("Die Kat@@ ze", "is cut into pieces"),
+        ("Die Katze schläft .", "seems to be tokenised"),
+        ("\u2581Die \u2581Katz e", "seems to be segmented"),
+        ("Die Kat@@ ze", "seems to be segmented"),
         ("Die Katze schläft.", None),
     ],
 )
-def test_text_that_looks_unfinished_is_spoken_of(
+def test_text_that_looks_unfinished_has_a_warning(
     line: str, said: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reference, hypothesis = (
@@ -146,17 +146,7 @@ def test_text_that_looks_unfinished_is_spoken_of(
     assert told.startswith(f"{hypothesis} {said}") if said else told == ""
 
 
-def test_results_of_a_run_are_not_replaced(
-    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "plan.json").write_text("{}")
-    arguments = ["evaluate", "--reference", files["reference"], "--hypothesis", files["good"]]
-    assert run([*arguments, "--out", str(tmp_path)]) == 2
-    assert "is the directory of a run" in capsys.readouterr().err
-    assert not (tmp_path / "results.json").exists()
-
-
-def test_results_of_another_command_are_not_replaced(
+def test_results_are_named_after_the_command_and_replace_only_their_own(
     files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commands = {
@@ -165,19 +155,16 @@ def test_results_of_another_command_are_not_replaced(
         "morphology": ["--pieces", files["a"], "--gold", files["gold"], "--samples", "5"],
         "diagnose": ["--jsonl", files["posteriors"]],
     }
-    for made_by in commands:
-        out = tmp_path / made_by
-        for command in [made_by, *commands]:  # its own twice
-            expected = 0 if command == made_by else 2
-            assert run(["-q", command, *commands[command], "--out", str(out)]) == expected
-            said = capsys.readouterr().err
-            message = f"dpe: {out / 'results.json'} was not written by dpe {command}; give another --out.\n"
-            assert said == (message if expected else "")
-    for content in ('{"systems": [], "recipe": {}}', "[]", "no JSON"):  # a run's, copied here; no results
-        write(tmp_path / "results.json", content)
-        for command, arguments in commands.items():
-            assert run(["-q", command, *arguments, "--out", str(tmp_path)]) == 2
-        assert (tmp_path / "results.json").read_text() == content + "\n"
+    out = tmp_path / "out"
+    out.mkdir()
+    of_a_run = Path(write(out / "results.json", "{}"))
+    printed = {}
+    for name, arguments in [*commands.items(), *commands.items()]:
+        printed[name] = as_json(capsys, name, *arguments, "--out", str(out))
+    for name in commands:
+        assert json.loads((out / f"{name}.json").read_text(encoding="utf-8")) == printed[name]
+    assert {path.stem for path in out.glob("*.json")} == {*commands, "results"}
+    assert of_a_run.read_text() == "{}\n"
 
 
 def test_morphology(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,18 +183,18 @@ def test_morphology_of_two_texts_is_doubted(
 ) -> None:
     twice = write(tmp_path / "twice.pieces", *A, *A)
     assert run(["morphology", "--pieces", files["a"], "--pieces", twice, "--gold", files["gold"]]) == 0
-    assert "4 in a.pieces, 8 in twice.pieces: are these cuts of one text?" in capsys.readouterr().err
+    assert "4 in a.pieces, 8 in twice.pieces: are these segmentations of one text?" in capsys.readouterr().err
     assert run(["morphology", "--pieces", files["a"], "--pieces", files["b"], "--gold", files["gold"]]) == 0
     assert "one text" not in capsys.readouterr().err
 
 
-def test_text_that_is_not_segmented_is_spoken_of(
+def test_text_that_is_not_segmented_has_a_warning(
     files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = write(tmp_path / "plain", "the carts of", "carts.", "filled dogs")
     for command in (["morphology", "--pieces", plain, "--gold"], ["compare", "--b", plain, "--a"]):
         assert run([*command, files["gold" if command[0] == "morphology" else "a"]]) == 0
-        assert f"{plain} is not segmented, it seems" in capsys.readouterr().err
+        assert f"{plain} seems not to be segmented" in capsys.readouterr().err
 
 
 def test_diagnose(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,12 +215,12 @@ def test_diagnose(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureF
         (["compare", "--a", "{a}", "--b", "{b}", "--source", "{good}"], "good ends after 2 lines"),
         (
             ["morphology", "--pieces", "{a}", "--gold", "{reference}"],
-            "reference, line 1: must be a word, a tab",
+            "reference, line 1: Expected a word, a tab",
         ),
         (["morphology", "--pieces", "{good}", "--gold", "{counts}"], "do not join"),
         (["morphology", "--pieces", "{bad}", "--gold", "{gold}.gz"], "cannot be read"),
-        (["diagnose", "--jsonl", "{a}"], "a.pieces, line 1: is not an object"),
-        (["diagnose", "--jsonl", "{empty}"], "empty: has no word"),
+        (["diagnose", "--jsonl", "{a}"], "a.pieces, line 1: Expected a JSON object"),
+        (["diagnose", "--jsonl", "{empty}"], "empty has no words"),
         (["diagnose", "--jsonl", "{posteriors}", "--gold", "{other}"], "other.tsv: No word of the gold"),
     ],
 )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import random
 import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,20 +16,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpe.errors import UserError
-from dpe.evaluation.morphology import boundary_scores, count_matrix, evaluate, pooled_scores, read_gold, tally
-from dpe.evaluation.morphology_report import (
+from dpe.evaluation.morphology import (
     ALL,
     MATCHED,
     SPLIT,
-    draw_morphology,
+    BoundaryScores,
+    boundary_scores,
+    count_matrix,
     evaluate_systems,
+    morphology_figures,
     morphology_tables,
+    pooled_scores,
+    read_gold,
     resample,
     score_morphology,
+    tally,
 )
+from dpe.evaluation.plots import save_figures
 from dpe.evaluation.segmented_text import Cuts, words_with_cuts
 
 GOLD = {"taloissa": frozenset({4, 5}), "talo": frozenset[int](), "kirjani": frozenset({5})}
+
+
+class OneSystem(NamedTuple):
+    """The scores of a system alone, over all words and over those that the gold splits, if there are any."""
+
+    types: BoundaryScores
+    tokens: BoundaryScores
+    split_types: BoundaryScores | None
+    split_tokens: BoundaryScores | None
+
+
+def evaluate(lines: Iterable[Sequence[str]], gold: Mapping[str, Cuts]) -> OneSystem:
+    tallies = tally(lines, gold)
+    selections = evaluate_systems({"this": tallies}, samples=2)
+    found = {(one.words, one.unit): one.systems[0].scores for one in selections}
+    split = ALL if all(word.boundaries for word in tallies) else SPLIT  # the same words are not scored twice
+    return OneSystem(
+        types=found[ALL, "types"],
+        tokens=found[ALL, "tokens"],
+        split_types=found.get((split, "types")),
+        split_tokens=found.get((split, "tokens")),
+    )
 
 
 def _pieces(line: str) -> list[str]:
@@ -215,7 +245,7 @@ def test_read_gold(name: str, tmp_path: Path) -> None:
         ("taloissa\t", "a word, a tab"),
         ("\ttalo", "a word, a tab"),
         ("", "a word, a tab"),
-        ("taloissa\ttalo  issa", "single blanks"),
+        ("taloissa\ttalo  issa", "single spaces"),
         ("taloissa\ttalo\tissa", "a word, a tab"),
         ("taloissa\ttalo ssa", "do not join"),
         ("talo\tta lo", "second analysis"),
@@ -361,7 +391,7 @@ def test_files_become_tables_and_figures(tmp_path: Path) -> None:
     assert {len(row) for table in tables for row in table.rows} == {len(tables[0].columns)}
     alone = morphology_tables(score_morphology([tmp_path / "one"], gold, samples=20))[0]
     assert len(alone.columns) == len(alone.rows[0]) == len(tables[0].columns) - 1
-    names = {path.name for path in draw_morphology(selections, tmp_path / "out")}
+    names = {path.name for path in save_figures(morphology_figures(selections), tmp_path / "out")}
     assert names == {
         f"morphology-{part}.{kind}" for part in ("all", "split", "matched") for kind in ("png", "svg")
     }

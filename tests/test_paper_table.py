@@ -14,7 +14,8 @@ import pytest
 
 from dpe.cli import run
 from dpe.errors import UserError
-from dpe.evaluation.score_report import draw_bins
+from dpe.evaluation.plots import save_figures
+from dpe.evaluation.translations import draw_bins
 from dpe.experiment.recipe import CorpusFields, Recipe
 from dpe.experiment.report import score_blocks
 from dpe.experiment.results import Results, read_results, write_results
@@ -259,10 +260,8 @@ def test_lengths_are_means_over_the_seeds(tmp_path: Path, capsys: pytest.Capture
         ["11-20", "1,200", "20.50", "23.00"],
         ["over 50", "3", "0.50", "2.50"],
     ]
-    assert [path.suffix for path in draw_bins(mean_bins(read_results(root)), tmp_path / "lengths")] == [
-        ".png",
-        ".svg",
-    ]
+    pictures = save_figures({"lengths": draw_bins(mean_bins(read_results(root)))}, tmp_path)
+    assert [path.suffix for path in pictures] == [".png", ".svg"]
     assert run(["table", str(root), "--lengths"]) == 0
     assert "brevity penalty" in capsys.readouterr().out
 

@@ -13,17 +13,16 @@ import pytest
 
 from dpe.cli import run as command
 from dpe.evaluation.html_page import (
+    Arc,
     ExampleCuts,
     Section,
-    example_cuts,
+    WordArcs,
+    block,
     figure,
-    html_table,
-    paragraph,
     words_of,
     write_report,
 )
-from dpe.evaluation.lattice_picture import Arc, WordArcs, lattice_picture
-from dpe.evaluation.plots import TrainingCurve, draw_training_curves
+from dpe.evaluation.plots import TrainingCurve, draw_training_curves, to_svg
 from dpe.evaluation.tables import Table
 from dpe.experiment.artifacts import Artifacts
 from dpe.experiment.models import Compute
@@ -214,7 +213,7 @@ def test_every_figure_is_there(written: Page) -> None:
 
 def test_what_the_run_lacks_is_said(written: Page) -> None:
     assert "Not scored yet: BPE dropout / DPE seed 2;" in written.text
-    assert "No segmenter has been trained to its end yet." in written.text
+    assert "No segmenter has finished training yet." in written.text
 
 
 def test_hostile_text_is_shown_and_does_nothing(written: Page) -> None:
@@ -223,12 +222,48 @@ def test_hostile_text_is_shown_and_does_nothing(written: Page) -> None:
     assert "onerror" not in [key for key, _ in written.attributes]
 
 
+def test_hostile_names_are_shown_and_do_nothing(tmp_path: Path) -> None:
+    root = written_run(tmp_path / "run")
+    recipe = json.loads((root / "recipe.json").read_text())
+    recipe["name"] = recipe["systems"][0]["title"] = HOSTILE
+    (root / "recipe.json").write_text(json.dumps(recipe))
+    page = made_report(root, tmp_path / "page.html")
+    assert page.text.count(f"{HOSTILE}: en→fi") == 2  # title and heading
+    assert f"Save the recipe below as {HOSTILE}.toml" in page.text
+    assert page.text.count(HOSTILE) > 10  # in the tables of every section with systems
+
+
+HOSTILE_BLOCKS = {
+    "paragraph": lambda: block("paragraph", f"{HOSTILE}\n{HOSTILE}"),
+    "missing": lambda: block("missing", HOSTILE),
+    "preformatted": lambda: block("preformatted", HOSTILE),
+    "table": lambda: block("tables", [Table(HOSTILE, [HOSTILE], [[HOSTILE]], frozenset({HOSTILE}), HOSTILE)]),
+    "examples": lambda: block("examples", [ExampleCuts(HOSTILE, {HOSTILE: ["▁" + HOSTILE], "b": [HOSTILE]})]),
+    "lattice": lambda: block("lattices", [WordArcs(HOSTILE, [Arc(0, len(HOSTILE), 1.0, True)])], HOSTILE),
+    "figure": lambda: figure(
+        draw_training_curves([TrainingCurve(HOSTILE, [(1, 2.0)], 0)], ylabel=HOSTILE),
+        name="own",
+        caption=HOSTILE,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE_BLOCKS)
+def test_every_block_escapes_what_it_is_given(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    write_report(path, HOSTILE, HOSTILE, [Section(HOSTILE, [HOSTILE_BLOCKS[kind]()])])
+    page = read_page(path)
+    assert (
+        page.text.count(HOSTILE) > 5
+    )  # the page's own title, heading, lead, link and section, and the block's
+
+
 def test_only_words_that_differ_are_marked(tmp_path: Path) -> None:
     cuts = {"A": ["▁tal", "ossa", "▁on", "▁", "auto"], "B": ["▁talo", "ssa", "▁on", "▁auto"]}
-    block = example_cuts([ExampleCuts("the house", cuts)])
-    marked = re.findall("<mark>(.*?)</mark>", block)
+    examples = block("examples", [ExampleCuts("the house", cuts)])
+    marked = re.findall("<mark>(.*?)</mark>", examples)
     assert [re.sub("<.*?>", "", one) for one in marked] == ["tal+ossa", "talo+ssa"]
-    assert "tal+ossa on auto" in write_page(tmp_path / "page.html", block).text
+    assert "tal+ossa on auto" in " ".join(write_page(tmp_path / "page.html", examples).text.split())
 
 
 def test_pieces_are_parted_at_words() -> None:
@@ -238,27 +273,29 @@ def test_pieces_are_parted_at_words() -> None:
 
 def test_arcs_are_as_thick_as_probable_and_improbable_ones_are_left_out(tmp_path: Path) -> None:
     arcs = [Arc(0, 2, 0.2, False), Arc(0, 1, 0.8, True), Arc(1, 3, 0.8, True), Arc(2, 3, 0.001, False)]
-    block = lattice_picture([WordArcs("<a&", arcs)], caption="arcs")
-    page = write_page(tmp_path / "page.html", block)
-    widths = dict(re.findall(r'class="(best|other)" stroke-width="([\d.]+)"', block))
+    lattice = block("lattices", [WordArcs("<a&", arcs)], "arcs")
+    page = write_page(tmp_path / "page.html", lattice)
+    widths = dict(re.findall(r'class="(best|other)" stroke-width="([\d.]+)"', lattice))
     assert float(widths["best"]) > float(widths["other"])
     assert page.tags.count("title") == 1 + 3  # the page's own, and one for each arc that is drawn
     assert "<a 20.0%" in page.text
-    assert page.values("aria-label")[-1] == "<a&, best cut <+a&"
-    assert re.findall(r'class="percent".*?>(\d+)<', block) == ["80", "20"]
+    assert page.values("aria-label")[-1] == "<a&, best segmentation <+a&"
+    assert re.findall(r'class="percent".*?>(\d+)<', lattice) == ["80", "20"]
 
 
 def test_figures_of_one_page_share_no_id_and_no_style(tmp_path: Path) -> None:
-    svg = draw_training_curves([TrainingCurve("x < y", [(1, 2.0), (2, 1.0)], 0)], ylabel="bits")
-    assert "<style" in svg  # of matplotlib: it would reach the whole page
-    page = write_page(tmp_path / "page.html", *(figure(svg, name=name, caption="c") for name in ("a", "b")))
+    curve = TrainingCurve("x < y", [(1, 2.0), (2, 1.0)], 0)
+    drawings = {name: draw_training_curves([curve], ylabel="bits") for name in ("a", "b")}
+    assert "<style" in to_svg(drawings["a"])  # of matplotlib: it would reach the whole page
+    figures = [figure(drawing, name=name, caption="c") for name, drawing in drawings.items()]
+    page = write_page(tmp_path / "page.html", *figures)
     assert page.tags.count("svg") == 2
     assert page.tags.count("style") == 1
 
 
 def test_tables_are_tables(tmp_path: Path) -> None:
     table = Table("<t>", ["a", "b"], [["1", HOSTILE], ["2", "x"]], frozenset({"b"}), "one\n<two>")
-    page = write_page(tmp_path / "page.html", html_table(table))
+    page = write_page(tmp_path / "page.html", block("tables", [table]))
     assert page.captions == ["<t>"]
     assert [page.tags.count(tag) for tag in ("table", "tr", "th", "td")] == [1, 3, 2, 4]
     assert HOSTILE in page.text
@@ -272,7 +309,7 @@ def test_a_run_that_has_only_begun_has_a_report(tmp_path: Path) -> None:
     for lack in (
         "BPE / BPE seed 1",
         "No model has been trained",
-        "nothing to compare",
+        "none is compared with BPE",
         "Nothing has been tra",
     ):
         assert lack in text
@@ -281,7 +318,7 @@ def test_a_run_that_has_only_begun_has_a_report(tmp_path: Path) -> None:
 
 def test_a_failed_report_leaves_the_one_before(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    write_page(path, paragraph("before"))
+    write_page(path, block("paragraph", "before"))
     before = path.read_bytes()
     with pytest.raises(UnicodeEncodeError):
         write_report(path, "title", "lead", [Section("half of a pair: \ud800", [])])
@@ -325,7 +362,7 @@ def test_a_trained_segmenter_has_a_lattice_and_morphology_and_can_be_shown(
     assert command(["show", str(experiment.root), "--sentences", "2"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("source  ") == 2
-    assert "3 best cuts of: " in shown
+    assert "3 best segmentations of: " in shown
     rows = {line.split("  ")[0] for line in shown.splitlines()}
     assert {"BPE", "BPE dropout", "longest match", "DPE"} <= rows
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from dpe.errors import UserError
-from dpe.evaluation.score_report import draw_bleu_by_length, evaluation_tables, score_translations
+from dpe.evaluation.plots import save_figures
 from dpe.evaluation.scores import (
     Difference,
     SystemOutput,
@@ -25,6 +27,7 @@ from dpe.evaluation.scores import (
     summarise,
 )
 from dpe.evaluation.tables import short_names
+from dpe.evaluation.translations import evaluation_figures, evaluation_tables, score_translations
 
 WORDS = ["the", "a", "small", "big", "dog", "cat", "house", "sees", "has", "red", "old", "in", "on", "tree"]
 
@@ -108,16 +111,21 @@ def test_the_difference_is_that_of_the_mean_scores() -> None:
     assert found["chrF2"].difference == pytest.approx((good.chrf + second.chrf) / 2 - bad.chrf)
 
 
-def test_interval_and_p_are_those_of_texts_resampled_for_real() -> None:
+@pytest.mark.parametrize(
+    ("metric", "corpus_score"), [("BLEU", sacrebleu.corpus_bleu), ("chrF2", sacrebleu.corpus_chrf)]
+)
+def test_interval_and_p_are_those_of_texts_resampled_for_real(
+    metric: str, corpus_score: Callable[..., Any]
+) -> None:
     samples = 40
     close = SystemOutput("close", worsened(REFERENCE, 8, 0.2))
-    found = by_metric(paired_bootstrap([GOOD, SECOND], [close], REFERENCE, samples=samples))["BLEU"]
+    found = by_metric(paired_bootstrap([GOOD, SECOND], [close], REFERENCE, samples=samples))[metric]
     lines = len(REFERENCE)
     differences = []
     for drawn in np.random.default_rng(12345).choice(lines, size=(samples, lines), replace=True):
         reference = [REFERENCE[n] for n in drawn]
         one, other, base = (
-            sacrebleu.corpus_bleu([system.lines[n] for n in drawn], [reference]).score
+            corpus_score([system.lines[n] for n in drawn], [reference]).score
             for system in (GOOD, SECOND, close)
         )
         differences.append((one + other) / 2 - base)
@@ -125,6 +133,23 @@ def test_interval_and_p_are_those_of_texts_resampled_for_real() -> None:
     far = sum(abs(one - np.mean(differences)) >= abs(found.difference) for one in differences)
     assert 0 < far < samples
     assert found.p_value == pytest.approx((far + 1) / (samples + 1))
+
+
+@pytest.mark.parametrize(
+    ("lines", "reference"),
+    [
+        (["abcdefgh", "xy", ""], ["abcxefgh", "xyz", "abc"]),
+        (["a", "ab c"], ["a", "abc"]),  # orders that a line is too short for
+        (["abc", "x"], ["", "x"]),
+        (["", "", ""], ["abc", "", "d"]),
+        (["Ünïcödé 車車", "  ,  "], ["Ünïcode 車", ","]),
+    ],
+)
+def test_scores_of_summed_counts_are_sacrebleus(lines: list[str], reference: list[str]) -> None:
+    nothing = SystemOutput("nothing", [""] * len(lines))
+    found = by_metric(paired_bootstrap([SystemOutput("this", lines)], [nothing], reference, samples=1))
+    assert found["BLEU"].difference == sacrebleu.corpus_bleu(lines, [reference]).score
+    assert found["chrF2"].difference == sacrebleu.corpus_chrf(lines, [reference]).score
 
 
 def test_p_has_both_tails_where_sacrebleus_has_one() -> None:
@@ -176,7 +201,7 @@ def test_files_become_tables_and_a_figure(tmp_path: Path) -> None:
     assert lengths.columns == ["words in the reference", "lines", "mean of seeds", "base"]
     first = result.by_length[0]
     assert lengths.rows[0][2] == f"{(first.bleu['s1'] + first.bleu['s2']) / 2:.2f}"
-    png, svg = draw_bleu_by_length(result, tmp_path / "figures")
+    png, svg = save_figures(evaluation_figures(result), tmp_path / "figures")
     assert png.read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in svg.read_bytes()
 

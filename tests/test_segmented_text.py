@@ -15,7 +15,6 @@ from dpe.evaluation.segmented_text import (
     CutWord,
     count_words,
     detect_format,
-    read_cut_words,
     read_pieces,
     read_two_segmentations,
     words_with_cuts,
@@ -27,6 +26,10 @@ CHARACTERS = "abäçß'-.1 中\u0301\u3000▁"  # with a combining mark and a wi
 def write(path: Path, *lines: str) -> Path:
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return path
+
+
+def read_cut_words(path: Path) -> list[list[CutWord]]:
+    return [list(words_with_cuts(pieces)) for pieces in read_pieces(path)]
 
 
 def slow_words(pieces: list[str]) -> list[tuple[str, frozenset[int]]]:
@@ -61,7 +64,7 @@ def test_both_formats_say_the_same(tmp_path: Path) -> None:
     ours = write(tmp_path / "ours", "▁cart s ▁of ▁un do .", "", "▁a")
     theirs = write(tmp_path / "theirs", "cart@@ s of un@@ do@@ .", "", "a")
     assert (detect_format(ours), detect_format(theirs)) == ("pieces", "subword-nmt")
-    assert list(read_cut_words(ours)) == list(read_cut_words(theirs))
+    assert read_cut_words(ours) == read_cut_words(theirs)
     assert list(read_pieces(ours)) == list(read_pieces(theirs))
     assert len(list(read_two_segmentations(ours, theirs))) == 3
 
@@ -89,8 +92,8 @@ def test_most_lines_tell_the_format(tmp_path: Path, lines: list[str], format: st
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        (['{"pieces": ["▁a"], "score": -1.0}', '{"pieces": []}'], "format jsonl"),
-        (["▁a b\t▁ab", "▁a\t▁ a"], "several cuts of each line"),
+        (['{"pieces": ["▁a"], "score": -1.0}', '{"pieces": []}'], "format is jsonl"),
+        (["▁a b\t▁ab", "▁a\t▁ a"], "several segmentations"),
     ],
 )
 def test_what_is_no_segmentation_of_a_text_is_refused(tmp_path: Path, lines: list[str], says: str) -> None:
@@ -101,9 +104,9 @@ def test_what_is_no_segmentation_of_a_text_is_refused(tmp_path: Path, lines: lis
 
 def test_a_stray_marker_changes_no_other_line(tmp_path: Path) -> None:
     lines = ["the cart@@ s"] * 5
-    stray = list(read_cut_words(write(tmp_path / "stray", "a▁b ▁ c", *lines)))
+    stray = read_cut_words(write(tmp_path / "stray", "a▁b ▁ c", *lines))
     assert stray[0] == [(word, frozenset()) for word in "abc"]
-    assert stray[1:] == list(read_cut_words(write(tmp_path / "clean", *lines)))
+    assert stray[1:] == read_cut_words(write(tmp_path / "clean", *lines))
 
 
 def test_a_format_can_be_named(tmp_path: Path) -> None:
@@ -121,7 +124,7 @@ def test_counts_come_from_any_text(tmp_path: Path, lines: list[str]) -> None:
 
 def test_counts_come_from_a_list_too(tmp_path: Path) -> None:
     assert count_words(write(tmp_path / "list", "carts\t2", "cart\t1")) == Counter(carts=2, cart=1)
-    with pytest.raises(UserError, match="line 2: is not a word, a tab and a count"):
+    with pytest.raises(UserError, match="line 2: Expected a word, a tab and a count"):
         count_words(write(tmp_path / "bad", "carts\t2", "cart"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,51 +10,18 @@ import typer
 
 from dpe.choices import SegmentedFormat
 from dpe.commands.options import AsJson, AsMarkdown, BleuTokenize, Seed, require_files
-from dpe.errors import UserError
 from dpe.files import whole_text_file
 from dpe.progress import Progress
 
 if TYPE_CHECKING:
-    from dpe.evaluation.tables import Table
-
-
-RESULTS = "results.json"
-# What tells the results of these commands apart: a key of the object, or of the first object of a list.
-_TELLING_KEYS = {
-    "evaluate": "hypotheses",
-    "compare": "comparison",
-    "morphology": "unit",
-    "diagnose": "calibration",
-}
-
-
-def _refuse_other_results(context: typer.Context, out: Path | None) -> Path | None:
-    """`results.json` is the name of the results of a run, and of each command here."""
-    from dpe.experiment.results import PLAN
-
-    if out and (out / PLAN).exists():
-        raise UserError(f"{out} is the directory of a run, whose results.json would be lost; give another.")
-    if out and (out / RESULTS).is_file() and not _is_result_of(out / RESULTS, str(context.info_name)):
-        raise UserError(f"{out / RESULTS} was not written by dpe {context.info_name}; give another --out.")
-    return out
-
-
-def _is_result_of(path: Path, command: str) -> bool:
-    try:
-        result = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return False
-    first = result[0] if isinstance(result, list) and result else result
-    return isinstance(first, dict) and _TELLING_KEYS[command] in first
-
+    from matplotlib.figure import Figure
 
 OutDirectory = Annotated[
     Path | None,
     typer.Option(
         "--out",
         metavar="DIR",
-        callback=_refuse_other_results,
-        help="Also write results.json and any figures (PNG, SVG) here.",
+        help="Also write the numbers (COMMAND.json) and any figures (PNG, SVG) here.",
     ),
 ]
 Format = Annotated[
@@ -66,7 +33,7 @@ Format = Annotated[
 GoldFile = Annotated[
     Path | None,
     typer.Option(
-        "--gold", metavar="FILE", help="Gold: word, tab, morphs separated by blanks; may be .gz or .xz."
+        "--gold", metavar="FILE", help="Gold: word, tab, morphs separated by spaces; may be .gz or .xz."
     ),
 ]
 TrainCounts = Annotated[
@@ -87,49 +54,51 @@ def evaluate(
     context: typer.Context,
     *,
     hypothesis: Annotated[
-        list[Path], typer.Option(metavar="FILE", help="A translation; repeat it for several seeds.")
+        list[Path], typer.Option(metavar="FILE", help="A translation; repeat the option for several seeds.")
     ],
-    reference: Annotated[Path, typer.Option(metavar="FILE", help="The reference translation; one only.")],
+    reference: Annotated[Path, typer.Option(metavar="FILE", help="The reference translation.")],
     baseline: Annotated[
         list[Path],
-        typer.Option(metavar="FILE", help="Test each hypothesis against this translation; may be repeated."),
+        typer.Option(metavar="FILE", help="Test each hypothesis against this translation; repeatable."),
     ] = [],  # noqa: B006
     by_length: Annotated[
-        bool, typer.Option("--by-length", help="BLEU by length of the reference too.")
+        bool, typer.Option("--by-length", help="Also show BLEU by length of the reference.")
     ] = False,
     tokenize: BleuTokenize = "13a",
     json: AsJson = False,
     markdown: AsMarkdown = False,
     out: OutDirectory = None,
 ) -> None:
-    """Score translations by sacreBLEU: BLEU and chrF2, with signatures, and paired bootstrap tests.
+    """Score translations with sacreBLEU: BLEU and chrF2, with signatures, and paired bootstrap tests.
 
     Several hypotheses are seeds of one system, whose mean and standard deviation are shown. Text must be
     detokenised, line for line as in the reference.
 
     Example: `dpe evaluate --hypothesis dpe.fi --baseline bpe.fi --reference test.fi --by-length`
     """
-    from dpe.evaluation.score_report import draw_bleu_by_length, evaluation_tables, score_translations
+    from dpe.evaluation.tables import show
+    from dpe.evaluation.translations import evaluation_figures, evaluation_tables, score_translations
 
     result = score_translations(hypothesis, reference, baseline, by_length=by_length, tokenize=tokenize)
     progress: Progress = context.obj
     for doubt in result.doubts:
         progress.say(doubt)
-    pictures = draw_bleu_by_length(result, out) if out and by_length else []
-    tables = evaluation_tables(result)
-    _show(context, result, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)
+    _save(context, out, result, lambda: evaluation_figures(result))
+    show(result, evaluation_tables(result), as_json=json, as_markdown=markdown)
 
 
 def compare(
     context: typer.Context,
     *,
     a: Annotated[Path, typer.Option("--a", metavar="FILE", help="A segmented text.")],
-    b: Annotated[Path, typer.Option("--b", metavar="FILE", help="The same text, segmented otherwise.")],
+    b: Annotated[Path, typer.Option("--b", metavar="FILE", help="Another segmentation of the same text.")],
     train_counts: TrainCounts = None,
     gold: GoldFile = None,
     source: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Source of the text: shows which source words go with which cut."),
+        typer.Option(
+            metavar="FILE", help="Source of the text, to show which source words go with which segmentation."
+        ),
     ] = None,
     format: Format = None,
     vocab_size: Annotated[
@@ -140,40 +109,42 @@ def compare(
     markdown: AsMarkdown = False,
     out: OutDirectory = None,
 ) -> None:
-    """Show where two segmentations of one text disagree, whoever made them.
+    """Show where two segmentations of one text disagree, whichever tools made them.
 
-    A word is a run of letters and marks. Its ends, and the cut after a lone word marker, do not count.
-    The frequency of words is that of --train-counts, or else of the text itself.
+    A word is a run of letters and marks. Its ends, and the boundary after a lone word marker, do not count.
+    Word frequencies are those of --train-counts, or else of the text itself.
 
     Example: `dpe compare --a bpe.pieces --b dpe.pieces --source train.en --out comparison`
     """
-    from dpe.evaluation.comparison_report import compare_files, comparison_tables, draw_comparison
-    from dpe.evaluation.morphology_report import morphology_tables, score_morphology
+    from dpe.evaluation.comparison import compare_files, comparison_figures, comparison_tables
+    from dpe.evaluation.morphology import morphology_tables, score_morphology
+    from dpe.evaluation.tables import show
 
     require_files(a, b, train_counts, source)
     result = compare_files(
         a, b, train_counts=train_counts, source=source, format=format, vocabulary_size=vocab_size
     )
-    _say_what_is_not_cut(context, a, b)
+    _warn_if_unsegmented(context, a, b)
     tables = comparison_tables(result)
     everything: dict[str, Any] = {"comparison": result}
     if gold:
         everything["morphology"] = systems = score_morphology([a, b], gold, format=format)
         tables += morphology_tables(systems)
-    pictures = draw_comparison(result, out) if out else []
-    _show(context, everything, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)
+    _save(context, out, everything, lambda: comparison_figures(result))
+    show(everything, tables, as_json=json, as_markdown=markdown)
 
 
 def morphology(
     context: typer.Context,
     *,
     pieces: Annotated[
-        list[Path], typer.Option(metavar="FILE", help="A segmented text; repeat it to compare systems.")
+        list[Path],
+        typer.Option(metavar="FILE", help="A segmented text; repeat the option to compare systems."),
     ],
     gold: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="Lines of word, tab, morphs separated by blanks; may be .gz or .xz."
+            metavar="FILE", help="Lines of word, tab, morphs separated by spaces; may be .gz or .xz."
         ),
     ],
     format: Format = None,
@@ -185,29 +156,29 @@ def morphology(
 ) -> None:
     """Score segmentations against gold morphemes: boundaries, whole morphs, exact matches.
 
-    A word is a run of letters and marks. Its ends, and the cut after a lone word marker, do not count.
+    A word is a run of letters and marks. Its ends, and the boundary after a lone word marker, do not count.
     Several systems are also compared on the words that all cut into equally many pieces.
 
     Example: `dpe morphology --pieces bpe.pieces --pieces dpe.pieces --gold gold.tsv`
     """
-    from dpe.evaluation.morphology_report import doubt, draw_morphology, morphology_tables, score_morphology
+    from dpe.evaluation.morphology import doubt, morphology_figures, morphology_tables, score_morphology
+    from dpe.evaluation.tables import show
 
     require_files(*pieces)
     result = score_morphology(pieces, gold, format=format, samples=samples, seed=seed)
-    _say_what_is_not_cut(context, *pieces)
-    if strange := doubt(result):
+    _warn_if_unsegmented(context, *pieces)
+    if warning := doubt(result):
         progress: Progress = context.obj
-        progress.say(strange)
-    pictures = draw_morphology(result, out) if out else []
-    tables = morphology_tables(result)
-    _show(context, result, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)
+        progress.say(warning)
+    _save(context, out, result, lambda: morphology_figures(result))
+    show(result, morphology_tables(result), as_json=json, as_markdown=markdown)
 
 
 def diagnose(
     context: typer.Context,
     *,
     posteriors: Annotated[
-        Path, typer.Option("--jsonl", metavar="FILE", help="Made by `dpe segment --format jsonl`.")
+        Path, typer.Option("--jsonl", metavar="FILE", help="Output of `dpe segment --format jsonl`.")
     ],
     gold: GoldFile = None,
     train_counts: TrainCounts = None,
@@ -215,45 +186,41 @@ def diagnose(
     markdown: AsMarkdown = False,
     out: OutDirectory = None,
 ) -> None:
-    """Show how sure a segmenter is of its cuts, and with --gold whether rightly.
+    """Show how certain a segmenter is of its segmentations, and with --gold whether it is calibrated.
 
     Example: `dpe diagnose --jsonl test.jsonl --gold gold.tsv --train-counts train.fi`
     """
-    from dpe.evaluation.diagnostics import diagnose_file, diagnostics_tables, draw_diagnostics
+    from dpe.evaluation.diagnostics import diagnose_file, diagnostics_figures, diagnostics_tables
+    from dpe.evaluation.tables import show
 
     require_files(train_counts)
     result = diagnose_file(posteriors, gold=gold, train_counts=train_counts)
-    pictures = draw_diagnostics(result, out) if out else []
-    tables = diagnostics_tables(result)
-    _show(context, result, tables, as_json=json, as_markdown=markdown, out=out, pictures=pictures)
+    _save(context, out, result, lambda: diagnostics_figures(result))
+    show(result, diagnostics_tables(result), as_json=json, as_markdown=markdown)
 
 
-def _say_what_is_not_cut(context: typer.Context, *texts: Path) -> None:
+def _warn_if_unsegmented(context: typer.Context, *texts: Path) -> None:
     from dpe.evaluation.segmented_text import has_cuts
 
     progress: Progress = context.obj
     for path in texts:
         if not has_cuts(path):
-            progress.say(f"{path} is not segmented, it seems: it has neither U+2581 nor @@")
+            progress.say(f"{path} seems not to be segmented: it has neither U+2581 nor @@")
 
 
-def _show(
-    context: typer.Context,
-    result: object,
-    tables: list[Table],
-    *,
-    as_json: bool,
-    as_markdown: bool,
-    out: Path | None,
-    pictures: list[Path],
+def _save(
+    context: typer.Context, out: Path | None, result: object, figures: Callable[[], Mapping[str, Figure]]
 ) -> None:
-    """The result on standard output; with `out` also as a file, beside the pictures."""
-    from dpe.evaluation.tables import show, to_json
+    """Write a result as COMMAND.json beside its figures, if `out` is given.
 
-    if out:  # first, because whoever reads the tables may stop reading
-        with whole_text_file(out / RESULTS) as file:
-            file.write(to_json(result) + "\n")
-    show(result, tables, as_json=as_json, as_markdown=as_markdown)
+    Before the tables are printed, because their reader may stop reading.
+    """
+    from dpe.evaluation.plots import save_figures
+    from dpe.evaluation.tables import to_json
+
     if out:
+        path = out / f"{context.info_name}.json"
+        with whole_text_file(path) as file:
+            file.write(to_json(result) + "\n")
         progress: Progress = context.obj
-        progress.say(f"{out}: {', '.join([RESULTS, *(picture.name for picture in pictures)])}")
+        progress.say(f"{out}: {', '.join(one.name for one in [path, *save_figures(figures(), out)])}")

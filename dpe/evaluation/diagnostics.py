@@ -1,9 +1,9 @@
-"""Is a segmenter sure of its cuts, and rightly? Entropy by frequency band, calibration against gold.
+"""Is a segmenter sure of its segmentations, and rightly? Entropy by frequency band, calibration against gold.
 
-Reads what `dpe segment --format jsonl` writes: one object a line with `words`, each of which has `word`
+Reads the output of `dpe segment --format jsonl`: one object a line with `words`, each of which has `word`
 (with its marker), `boundary_probabilities` (of a boundary after each of its characters) and `entropy` (of
-its cuts, in nats). What is evaluated are the words and cuts of `segmented_text`: the inner positions of runs
-of letters and marks.
+its segmentations, in nats). The words and cuts evaluated are those of `segmented_text`: the inner positions
+of runs of letters and marks.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpe.errors import UserError
-from dpe.evaluation.comparison import BAND_LABELS, band_label
+from dpe.evaluation.comparison import BANDS, band_label
 from dpe.evaluation.morphology import gold_cuts, read_gold
 from dpe.evaluation.plots import draw_bars, draw_reliability
 from dpe.evaluation.segmented_text import Cuts, count_words, word_spans
 from dpe.evaluation.tables import Table, percent
 from dpe.text.corpus import read_lines
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CALIBRATION_BINS = 10
 
@@ -55,7 +58,7 @@ class EntropyBand:
 
 @dataclass(frozen=True)
 class CalibrationBin:
-    """Positions whose probability of a boundary is similar, and the share that is one in the gold."""
+    """Positions with a similar probability of a boundary, and the share that is a gold boundary."""
 
     lowest: float
     highest: float
@@ -66,7 +69,7 @@ class CalibrationBin:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """`calibration` and `calibration_error` are for the words of the gold; none without a gold."""
+    """`calibration` and `calibration_error` are for the words of the gold; empty and None without a gold."""
 
     tokens: int
     entropy: list[EntropyBand]
@@ -78,23 +81,18 @@ def read_posteriors(path: Path) -> Iterator[list[PosteriorWord]]:
     """The words of each line with their boundary probabilities."""
     for number, line in enumerate(read_lines(path), start=1):
         try:
-            yield _words_of(json.loads(line))
+            words = [
+                PosteriorWord(part["word"], tuple(part["boundary_probabilities"]), part["entropy"])
+                for part in json.loads(line)["words"]
+            ]
+            if any(len(word.text) != len(word.boundaries) for word in words):
+                raise ValueError("there must be one boundary probability after each character")
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"{path}, line {number}: is not an object about the words of a line; "
-                "write it by 'dpe segment --format jsonl'."
+                f"{path}, line {number}: Expected a JSON object with the words of a line; "
+                "make the file with 'dpe segment --format jsonl'."
             ) from error
-
-
-def _words_of(record: Mapping[str, Any]) -> list[PosteriorWord]:
-    """The one place that knows the names of the keys. Lengths that do not agree are a ValueError."""
-    words = [
-        PosteriorWord(part["word"], tuple(part["boundary_probabilities"]), part["entropy"])
-        for part in record["words"]
-    ]
-    if any(len(word.text) != len(word.boundaries) for word in words):
-        raise ValueError("there must be one boundary probability after each character")
-    return words
+        yield words
 
 
 def diagnose_file(
@@ -107,9 +105,7 @@ def diagnose_file(
         train_counts=count_words(train_counts) if train_counts else None,
     )
     if not (result.entropy or result.calibration):
-        raise UserError(
-            f"{posteriors}: has no word to tell of; give lines that 'dpe segment --format jsonl' wrote."
-        )
+        raise UserError(f"{posteriors} has no words; make the file with 'dpe segment --format jsonl'.")
     if gold and not result.calibration:
         raise UserError(
             f"{gold}: No word of the gold that has two letters or more is in {posteriors}; "
@@ -131,14 +127,17 @@ def diagnose(
     """
     tokens: Counter[str] = Counter()
     entropies: defaultdict[str, list[float]] = defaultdict(list)
-    positions = _GoldPositions(gold or {})
+    probabilities, truths = array("d"), array("b")  # of each position in gold words; small: there are many
     for word in chain.from_iterable(lines):
         runs = list(word.evaluated())
         tokens.update(run for run, _ in runs)
         if len(runs) == 1:
             entropies[runs[0][0]].append(word.entropy)
-        positions.add(runs)
-    bins = calibrate(positions)
+        for run, boundaries in runs:
+            if (cuts := gold_cuts(run, gold or {})) is not None:
+                probabilities.extend(boundaries)
+                truths.extend(at in cuts for at in range(1, len(run)))
+    bins = calibrate(zip(probabilities, map(bool, truths), strict=True))
     return Diagnostics(
         tokens=tokens.total(),
         entropy=_entropy_bands(entropies, tokens if train_counts is None else train_counts),
@@ -147,29 +146,10 @@ def diagnose(
     )
 
 
-class _GoldPositions:
-    """Probability and truth of a boundary at each position inside the words of the gold."""
-
-    def __init__(self, gold: Mapping[str, Cuts]) -> None:
-        self._gold = gold
-        self._probabilities, self._truths = array("d"), array("b")  # small, because there are many
-
-    def add(self, runs: Iterable[tuple[str, Sequence[float]]]) -> None:
-        for run, probabilities in runs:
-            cuts = gold_cuts(run, self._gold)
-            if cuts is not None:
-                self._probabilities.extend(probabilities)
-                self._truths.extend(at in cuts for at in range(1, len(probabilities) + 1))
-
-    def __iter__(self) -> Iterator[tuple[float, bool]]:
-        return zip(self._probabilities, map(bool, self._truths), strict=True)
-
-
 def calibrate(positions: Iterable[tuple[float, bool]]) -> list[CalibrationBin]:
-    """Positions (probability, whether true) in bins of equal width; a bin that is empty is left out."""
-    bins, counts = CALIBRATION_BINS, Counter[int]()
-    sums: defaultdict[int, float] = defaultdict(float)
-    trues = Counter[int]()
+    """Positions (probability, whether true) in bins of equal width; empty bins are left out."""
+    bins = CALIBRATION_BINS
+    counts, trues, sums = Counter[int](), Counter[int](), defaultdict[int, float](float)
     for probability, is_true in positions:
         number = min(int(probability * bins), bins - 1)
         counts[number] += 1
@@ -187,11 +167,10 @@ def calibrate(positions: Iterable[tuple[float, bool]]) -> list[CalibrationBin]:
     ]
 
 
-def expected_calibration_error(bins: Iterable[CalibrationBin]) -> float:
+def expected_calibration_error(bins: Sequence[CalibrationBin]) -> float:
     """Mean over positions of the distance between their bin's mean probability and its gold share."""
-    found = list(bins)
-    total = sum(part.positions for part in found)
-    return sum(part.positions * abs(part.mean_probability - part.gold_share) for part in found) / total
+    total = sum(part.positions for part in bins)
+    return sum(part.positions * abs(part.mean_probability - part.gold_share) for part in bins) / total
 
 
 def _entropy_bands(entropies: Mapping[str, list[float]], frequency: Mapping[str, int]) -> list[EntropyBand]:
@@ -202,60 +181,54 @@ def _entropy_bands(entropies: Mapping[str, list[float]], frequency: Mapping[str,
         EntropyBand(
             label, len(values), fmean(values), median(values), fmean(value < 0.01 for value in values)
         )
-        for label in BAND_LABELS
+        for label in BANDS
         if (values := values_of[label])
     ]
 
 
 def diagnostics_tables(result: Diagnostics) -> list[Table]:
     """Entropy by band and the reliability table, as far as there is anything to show."""
-    tables = [_entropy_table(result.entropy)] if result.entropy else []
-    if result.calibration_error is not None:
-        tables.append(_calibration_table(result.calibration, result.calibration_error))
-    return tables
-
-
-def _entropy_table(bands: Iterable[EntropyBand]) -> Table:
-    columns = ["frequency", "tokens", "mean entropy", "median", "below 0.01"]
-    rows = [
-        [band.label, f"{band.tokens:,}", f"{band.mean:.4f}", f"{band.median:.4f}", percent(band.certain)]
-        for band in bands
-    ]
-    title = "Entropy of a word's cuts by its frequency, in nats"
-    return Table(title, columns, rows, frozenset({"frequency"}))
-
-
-def _calibration_table(bins: Iterable[CalibrationBin], error: float) -> Table:
-    columns = ["probability", "positions", "mean probability", "gold boundaries"]
-    rows = [
+    entropy = Table(
+        "Entropy of a word's cuts by its frequency, in nats",
+        ["frequency", "tokens", "mean entropy", "median", "below 0.01"],
         [
-            f"{part.lowest:.1f}-{part.highest:.1f}",
-            f"{part.positions:,}",
-            f"{part.mean_probability:.4f}",
-            f"{part.gold_share:.4f}",
-        ]
-        for part in bins
-    ]
-    title = "Probability of a boundary against the gold"
-    note = f"Expected calibration error: {error:.4f}"
-    return Table(title, columns, rows, frozenset({"probability"}), note)
+            [band.label, f"{band.tokens:,}", f"{band.mean:.4f}", f"{band.median:.4f}", percent(band.certain)]
+            for band in result.entropy
+        ],
+        frozenset({"frequency"}),
+    )
+    calibration = Table(
+        "Probability of a boundary against the gold",
+        ["probability", "positions", "mean probability", "gold boundaries"],
+        [
+            [
+                f"{part.lowest:.1f}-{part.highest:.1f}",
+                f"{part.positions:,}",
+                f"{part.mean_probability:.4f}",
+                f"{part.gold_share:.4f}",
+            ]
+            for part in result.calibration
+        ],
+        frozenset({"probability"}),
+        f"Expected calibration error: {result.calibration_error or 0:.4f}",
+    )
+    return [table for table in (entropy, calibration) if table.rows]
 
 
-def draw_diagnostics(result: Diagnostics, directory: Path) -> list[Path]:
-    """Entropy by band and the reliability diagram, each as PNG and SVG."""
-    pictures = []
+def diagnostics_figures(result: Diagnostics) -> dict[str, Figure]:
+    """Entropy by band and the reliability diagram, by file name."""
+    figures = {}
     if result.entropy:
-        pictures += draw_bars(
+        figures["entropy"] = draw_bars(
             [f"{band.label}\n{band.tokens:,}" for band in result.entropy],
             {
                 "mean": [band.mean for band in result.entropy],
                 "median": [band.median for band in result.entropy],
             },
-            directory / "entropy",
             xlabel="frequency of the word, and number of tokens",
             ylabel="entropy of its cuts, nats",
         )
     if result.calibration:
         points = [(part.mean_probability, part.gold_share, part.positions) for part in result.calibration]
-        pictures += draw_reliability(points, directory / "calibration")
-    return pictures
+        figures["calibration"] = draw_reliability(points)
+    return figures

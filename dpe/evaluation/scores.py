@@ -1,88 +1,33 @@
-"""BLEU and chrF2 by sacreBLEU, with signatures, over seeds and by length."""
+"""BLEU and chrF2 by sacreBLEU, with signatures: over seeds, by length, and paired bootstrap tests.
+
+A resample of the bootstrap draws lines with replacement. BLEU and chrF2 of a text depend only on sums of
+counts by line, so a resample is scored by a weighted sum of these counts, not by its text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
 from dpe.errors import UserError
-from dpe.evaluation.segmented_text import is_cut
-from dpe.evaluation.tables import short_names
 from dpe.text.corpus import read_lines
 from dpe.text.preparation import Moses
 
+METRICS = ("BLEU", "chrF2")
+LENGTH_LIMITS = (10, 20, 30, 40, 50)
 _SAMPLES = 1000
 _SEED = 12345  # as sacreBLEU's
 _ROUNDING = 1e-9  # of mean scores, which depends on the order of the seeds
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The mean score of one system minus the other's: 95 % interval, and two-sided p of no difference."""
-
-    metric: str
-    difference: float
-    low: float
-    high: float
-    p_value: float
-
-
-def paired_bootstrap(
-    ours: Sequence[SystemOutput],
-    baseline: Sequence[SystemOutput],
-    reference: Sequence[str],
-    *,
-    samples: int = _SAMPLES,
-    tokenize: str | None = None,
-) -> list[Difference]:
-    """Every translation is one seed's; the two systems may have different numbers of seeds."""
-    counts = _resampled_counts(len(reference), samples)
-    found = []
-    for name, metric in metrics(tokenize).items():
-        means = [
-            np.mean([_scores(metric, one.lines, reference, counts) for one in seeds], axis=0)
-            for seeds in (ours, baseline)
-        ]
-        found.append(_summary(name, means[0] - means[1]))
-    return found
-
-
-def _resampled_counts(lines: int, samples: int) -> NDArray[np.float64]:
-    """How often each resample takes each line; the first row is the text itself."""  # [1 + sample, line]
-    drawn = np.random.default_rng(_SEED).choice(lines, size=(samples, lines), replace=True)
-    counts = [np.bincount(sample, minlength=lines) for sample in drawn]
-    return np.array([np.ones(lines), *counts])
-
-
-def _summary(metric: str, differences: NDArray[np.float64]) -> Difference:
-    """Of the difference on the text itself, which comes first, and on its resamples."""
-    real, resampled = float(differences[0]), differences[1:]
-    low, high = np.percentile(resampled, [2.5, 97.5])
-    as_far = np.abs(resampled - resampled.mean()) >= abs(real) - _ROUNDING
-    p_value = (int(as_far.sum()) + 1) / (len(resampled) + 1)
-    return Difference(metric, real, float(low), float(high), p_value)
-
-
-def _scores(
-    metric: Metric, lines: Sequence[str], reference: Sequence[str], counts: NDArray[np.float64]
-) -> list[float]:
-    """The corpus score of every resample, from sums of sacreBLEU's counts by line."""
-    by_line = metric._extract_corpus_statistics(lines, [reference])  # what its own bootstrap calls
-    sums = counts @ np.array(by_line, dtype=np.float64)  # [1 + sample, statistic]
-    return [cast(Any, metric._compute_score_from_stats(one)).score for one in sums.tolist()]
-
-
-METRICS = ("BLEU", "chrF2")
-LENGTH_LIMITS = (10, 20, 30, 40, 50)
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -108,7 +53,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Summary:
-    """Several seeds: the mean, and the standard deviation of a sample (n - 1); none of a single seed."""
+    """Several seeds: the mean, and the standard deviation of a sample (n - 1), None for a single seed."""
 
     seeds: int
     bleu: float
@@ -131,30 +76,15 @@ class LengthBin:
         return f"over {self.shortest - 1}" if self.longest is None else f"{self.shortest}-{self.longest}"
 
 
-def read_translations(
-    paths: Sequence[Path], reference: Sequence[str], reference_path: Path
-) -> list[SystemOutput]:
-    """Outputs named by their files, short where that is enough; each must have the reference's length."""
-    translations = []
-    for path, name in zip(paths, short_names(paths), strict=True):
-        lines = list(read_lines(path))
-        if len(lines) != len(reference):
-            raise UserError(
-                f"{path} has {len(lines)} lines but {reference_path} has {len(reference)}; "
-                "a translation needs one line for each of the reference."
-            )
-        translations.append(SystemOutput(name, lines))
-    return translations
+@dataclass(frozen=True)
+class Difference:
+    """The mean score of one system minus the other's: 95 % interval, and two-sided p of no difference."""
 
-
-def doubt(lines: Sequence[str]) -> str | None:
-    """What is odd about a text that is to be scored; BLEU of such text compares with nobody else's."""
-    if 2 * sum(map(is_cut, lines)) > len(lines):
-        return "is cut into pieces, it seems; join them by dpe decode"
-    ends = [line for line in lines if line.endswith(".")]
-    if 2 * sum(line.endswith(" .") for line in ends) > len(ends):
-        return "is tokenised, it seems (there are blanks before full stops); detokenise it"
-    return None
+    metric: str
+    difference: float
+    low: float
+    high: float
+    p_value: float
 
 
 def read_reference(path: Path) -> list[str]:
@@ -165,13 +95,8 @@ def read_reference(path: Path) -> list[str]:
     return lines
 
 
-def metrics(tokenize: str | None) -> dict[str, Metric]:
-    """sacreBLEU's, with its defaults but for what BLEU takes for a token, if that is given."""
-    return dict(zip(METRICS, (BLEU(tokenize=tokenize), CHRF()), strict=True))
-
-
 def score(translation: SystemOutput, reference: Sequence[str], tokenize: str | None = None) -> Scores:
-    """BLEU and chrF2 as sacreBLEU defines them by default."""
+    """BLEU and chrF2 with sacreBLEU's defaults; `tokenize` may set what BLEU takes for a token."""
     bleu, chrf = BLEU(tokenize=tokenize), CHRF()
     found = bleu.corpus_score(translation.lines, [list(reference)])
     return Scores(
@@ -221,7 +146,7 @@ def bleu_by_length(
     *,
     tokenize: str | None = None,
 ) -> list[LengthBin]:
-    """BLEU of each output over lines of similar length: words, between blanks, of the reference.
+    """BLEU of each output over lines of similar length: words, between spaces, of the reference.
 
     Bins without a line are left out. A corpus score of few lines is noisy: show `lines` beside it.
     """
@@ -240,3 +165,83 @@ def bleu_by_length(
             }
             bins.append(LengthBin(max(before + 1, 1), longest, len(numbers), bleu))
     return bins
+
+
+def paired_bootstrap(
+    ours: Sequence[SystemOutput],
+    baseline: Sequence[SystemOutput],
+    reference: Sequence[str],
+    *,
+    samples: int = _SAMPLES,
+    tokenize: str | None = None,
+) -> list[Difference]:
+    """One test for each of METRICS. Every output is one seed's; the systems may have different numbers."""
+    lines = len(reference)
+    drawn = np.random.default_rng(_SEED).choice(lines, size=(samples, lines), replace=True)
+    counts = [np.bincount(sample, minlength=lines) for sample in drawn]
+    weights = np.array([np.ones(lines), *counts])  # [1 + sample, line]; the first is the text itself
+    found = []
+    for metric, scores in (("BLEU", partial(_bleu_scores, tokenize=tokenize)), ("chrF2", _chrf_scores)):
+        one, other = (
+            np.mean([scores(output.lines, reference, weights) for output in seeds], axis=0)
+            for seeds in (ours, baseline)
+        )
+        found.append(_test(metric, one - other))
+    return found
+
+
+def _test(metric: str, differences: Array) -> Difference:
+    """Of the difference on the text itself, which comes first, and on its resamples."""
+    real, resampled = float(differences[0]), differences[1:]
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    as_far = np.abs(resampled - resampled.mean()) >= abs(real) - _ROUNDING
+    p_value = (int(as_far.sum()) + 1) / (len(resampled) + 1)
+    return Difference(metric, real, float(low), float(high), p_value)
+
+
+def _bleu_scores(
+    lines: Sequence[str], reference: Sequence[str], weights: Array, *, tokenize: str | None
+) -> Array:
+    """BLEU of each weighting of the lines, [weighting, line]."""
+    bleu = BLEU(tokenize=tokenize)
+    by_line = [bleu.corpus_score([line], [[wanted]]) for line, wanted in zip(lines, reference, strict=True)]
+    counts = [[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in by_line]
+    sums = weights @ np.array(counts, dtype=np.float64)  # [weighting, count]
+    order = bleu.max_ngram_order
+    scores = [
+        BLEU.compute_bleu(
+            correct=one[2 : 2 + order],
+            total=one[2 + order :],
+            sys_len=int(one[0]),
+            ref_len=int(one[1]),
+            smooth_method=bleu.smooth_method,
+        ).score
+        for one in sums.tolist()
+    ]
+    return np.array(scores)
+
+
+def _chrf_scores(lines: Sequence[str], reference: Sequence[str], weights: Array) -> Array:
+    """chrF2 of each weighting of the lines, [weighting, line].
+
+    sacreBLEU does not give its counts of chrF, so both they and the score are computed here, by its
+    definition: the F-score of the mean precision and the mean recall over the orders that both texts have.
+    """
+    counts = [
+        (ours.total() if theirs else 0, theirs.total(), (ours & theirs).total())
+        for pair in zip(lines, reference, strict=True)
+        for ours, theirs in zip(*(extract_all_char_ngrams(x, CHRF.CHAR_ORDER) for x in pair), strict=True)
+    ]
+    by_line = np.array(counts, dtype=np.float64).reshape(len(lines), -1)
+    sums = (weights @ by_line).reshape(len(weights), -1, 3)  # [weighting, order, count]
+    ours, theirs, both = np.moveaxis(sums, -1, 0)
+    used = (ours > 0) & (theirs > 0)
+    precision, recall = (
+        np.divide(both, whole, out=np.zeros_like(both), where=used).sum(axis=1)
+        / np.maximum(used.sum(axis=1), 1)
+        for whole in (ours, theirs)
+    )
+    weight = CHRF.BETA**2
+    score, whole = (1 + weight) * precision * recall, weight * precision + recall
+    f_scores: Array = np.divide(score, whole, out=np.zeros_like(score), where=whole > 0)
+    return 100 * f_scores

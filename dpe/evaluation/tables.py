@@ -32,7 +32,7 @@ class Table:
 def show(result: Any, tables: Iterable[Table], *, as_json: bool, as_markdown: bool) -> None:
     """A result as its tables, or as JSON."""
     if as_json and as_markdown:
-        raise UserError("--json and --markdown exclude each other.")
+        raise UserError("--json and --markdown cannot be used together.")
     if as_json:
         print(to_json(result))
     else:
@@ -40,14 +40,14 @@ def show(result: Any, tables: Iterable[Table], *, as_json: bool, as_markdown: bo
 
 
 def print_tables(tables: Iterable[Table], *, as_markdown: bool = False) -> None:
-    """Show tables, one after the other, with an empty line between."""
+    """Print tables one after the other, with an empty line between."""
     for number, table in enumerate(tables):
         if number:
             print()
         if as_markdown:
             print(markdown(table))
         elif sys.stdout.isatty():
-            Console(highlight=False).print(_drawn(table), *([Text(table.note)] if table.note else []))
+            _draw(table)
         else:
             print(plain(table))
 
@@ -56,13 +56,13 @@ def plain(table: Table) -> str:
     """A table as text whose columns line up, also where characters are wide or combining."""
     cells = [list(table.columns), *(list(row) for row in table.rows)]
     widths = [max(cell_len(cell) for cell in column) for column in zip(*cells, strict=True)]
-    is_left = [column in table.left for column in table.columns]
-    lines = [
-        "  ".join(
-            _padded(cell, width, left=left) for cell, width, left in zip(row, widths, is_left, strict=True)
-        ).rstrip()
-        for row in cells
-    ]
+    lines = []
+    for row in cells:
+        line = ""
+        for cell, width, column in zip(row, widths, table.columns, strict=True):
+            space = " " * (width - cell_len(cell))
+            line += (cell + space if column in table.left else space + cell) + "  "
+        lines.append(line.rstrip())
     return "\n".join([table.title, *lines, *([table.note] if table.note else [])])
 
 
@@ -76,7 +76,7 @@ def markdown(table: Table) -> str:
 
 
 def to_json(result: Any) -> str:
-    """A result (dataclasses, lists, mappings) as JSON; keys that are no text become text."""
+    """A result (dataclasses, lists, mappings) as JSON; keys that are not strings become strings."""
     return json.dumps(result, default=dataclasses.asdict, ensure_ascii=False, indent=2)
 
 
@@ -85,18 +85,13 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _drawn(table: Table) -> DrawnTable:
+def _draw(table: Table) -> None:
     drawn = DrawnTable(title=Text(table.title), title_justify="left")
     for column in table.columns:
         drawn.add_column(Text(column), justify="left" if column in table.left else "right")
     for row in table.rows:
         drawn.add_row(*(Text(cell) for cell in row))
-    return drawn
-
-
-def _padded(cell: str, width: int, *, left: bool) -> str:
-    space = " " * (width - cell_len(cell))
-    return cell + space if left else space + cell
+    Console(highlight=False).print(drawn, *([Text(table.note)] if table.note else []))
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:

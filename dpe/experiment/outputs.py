@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dpe.evaluation.comparison_report import compare_files
+from dpe.evaluation.comparison import compare_files
 from dpe.evaluation.scores import SystemOutput, bleu_by_length, paired_bootstrap, read_reference, score
 from dpe.evaluation.segmented_text import count_marked_words
 from dpe.experiment.artifacts import write_json

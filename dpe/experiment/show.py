@@ -1,4 +1,4 @@
-"""What the segmenter of a run does, to look at: sentences cut side by side, one in depth, morphology."""
+"""What the segmenter of a run does: sentences side by side with BPE, one in depth, morphology."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpe.choices import VocabularyType
 from dpe.errors import UserError
-from dpe.evaluation.morphology import evaluate, read_gold
+from dpe.evaluation.morphology import evaluate_systems, read_gold, tally
 from dpe.evaluation.tables import Table
 from dpe.experiment.results import read_run_recipe
 from dpe.experiment.systems import SEGMENTER_TITLES
@@ -25,27 +25,27 @@ _N_BEST = 3
 
 
 class ShownRun:
-    """A finished `dpe run` with a segmenter, and the test text that it cut."""
+    """A finished `dpe run` with a segmenter, and its test text."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         recipe = read_run_recipe(root)
         texts = Texts.of_run(root, recipe)
         if "test" not in recipe.cut:
-            raise UserError(f"{root} has not cut its test text; run it with --set 'cut=[\"test\"]'.")
+            raise UserError(f"{root} has not segmented its test text; run it with --set 'cut=[\"test\"]'.")
         self.gold = texts.gold
         self.normalization = recipe.vocabulary.normalization
         self.train = texts.prepared_pair("train")
         self.sources, self.targets = (list(read_lines(path)) for path in texts.prepared_pair("test"))
         names = [system.segmenter for system in recipe.systems if system.segmenter]
         if not names:
-            raise UserError(f"{root} has no system with a segmenter, so there are no cuts to show.")
+            raise UserError(f"{root} has no system with a segmenter, so there is nothing to show.")
         self.name = "mixed" if "mixed" in names else names[0]
         self.title = SEGMENTER_TITLES[self.name]
         self.segmenter = Segmenter.load(root / "segmenters" / self.name)
 
     def sentences(self, count: int) -> list[str]:
-        """Sentences that BPE and the segmenter cut differently, then the first of them in depth."""
+        """Sentences that BPE and the segmenter segment differently, then the first of them in depth."""
         vocabulary = self.segmenter.vocabulary
         cut = zip(self.sources, self.targets, self._dpe_lines(), strict=True)
         different = ((x, y, dpe) for x, y, dpe in cut if vocabulary.encode(y) != dpe)
@@ -57,14 +57,14 @@ class ShownRun:
         return blocks + ([self._in_depth(*shown[0][:2])] if shown else [])
 
     def _in_depth(self, source: str, target: str) -> str:
-        """The best cuts of a sentence and, per word, after which characters it is cut how surely."""
+        """The best segmentations of a sentence, and the probability of each boundary word by word."""
         given = source if self.segmenter.has_source else None
         best = self.segmenter.n_best(given, target, n=_N_BEST)
         cuts = [f"  {cut.probability:6.1%}  {' '.join(cut.pieces)}" for cut in best]
         words = str(self.segmenter.posterior(given, target)).splitlines()
         return "\n".join(
             [
-                f"The {len(best)} best cuts of: {target}",
+                f"The {len(best)} best segmentations of: {target}",
                 *cuts,
                 "Probability of a boundary in percent, and entropy in nats, word by word:",
                 *(f"  {word}" for word in words),
@@ -78,19 +78,20 @@ class ShownRun:
     def morphology(self, gold: Path) -> Table:
         """Boundaries of the test text against gold morphemes, beside every count-based segmenter."""
         known = read_gold(gold)
-        scores = {name: evaluate(lines, known) for name, lines in self._systems().items()}
+        tallies = {name: tally(lines, known) for name, lines in self._systems().items()}
+        over_types, over_tokens = (one.systems for one in evaluate_systems(tallies)[:2])  # of all words
         rows = [
             [
-                name,
-                f"{score.types.pieces_per_word:.2f}",
-                *(f"{100 * share:.1f}" for share in (score.types.precision, score.types.recall)),
-                f"{100 * score.types.f1:.1f}",
-                f"{100 * score.tokens.f1:.1f}",
+                types.name,
+                f"{types.scores.pieces_per_word:.2f}",
+                *(f"{100 * share:.1f}" for share in (types.scores.precision, types.scores.recall)),
+                f"{100 * types.scores.f1:.1f}",
+                f"{100 * tokens.scores.f1:.1f}",
             ]
-            for name, score in scores.items()
+            for types, tokens in zip(over_types, over_tokens, strict=True)
         ]
         columns = ["cut by", "pieces per word", "precision", "recall", "F1", "F1 over tokens"]
-        words = next(iter(scores.values())).types.words
+        words = over_types[0].scores.words
         title = f"Boundaries against the gold morphemes of {words:,} words of test, over types"
         return Table(title, columns, rows, frozenset({"cut by"}))
 
@@ -103,7 +104,7 @@ class ShownRun:
         return cuts | {self.title: self._dpe_lines()}
 
     def _count_cuts(self, type: VocabularyType, method: str) -> list[list[str]]:
-        """The test text cut by counts, with a vocabulary of the segmenter's size."""
+        """The test text segmented by a count-based method, with a vocabulary of the segmenter's size."""
         vocabulary = self.segmenter.vocabulary
         if vocabulary.type != type:
             lines = (line for path in self.train for line in read_lines(path))

@@ -6,22 +6,28 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
+from dpe.errors import UserError
 from dpe.evaluation.plots import draw_lines
 from dpe.evaluation.scores import (
     Difference,
     LengthBin,
     Scores,
     Summary,
+    SystemOutput,
     bleu_by_length,
-    doubt,
     paired_bootstrap,
     read_reference,
-    read_translations,
     score,
     summarise,
 )
-from dpe.evaluation.tables import Table
+from dpe.evaluation.segmented_text import is_cut
+from dpe.evaluation.tables import Table, short_names
+from dpe.text.corpus import read_lines
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MEAN = "mean of seeds"
 _WORDS = "words in the reference"
@@ -37,7 +43,7 @@ class NamedDifference(Difference):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The outputs of one system's seeds, the baselines, and what sets them apart."""
+    """The outputs of one system's seeds, the baselines, and how they differ."""
 
     hypotheses: list[Scores]
     summary: Summary
@@ -57,7 +63,7 @@ def score_translations(
 ) -> Evaluation:
     """Score files. Several hypotheses are seeds of one system; each baseline is a system of its own."""
     lines = read_reference(reference)
-    outputs = read_translations([*hypotheses, *baselines], lines, reference)
+    outputs = _read_translations([*hypotheses, *baselines], lines, reference)
     paths, texts = [reference, *hypotheses, *baselines], [lines, *(one.lines for one in outputs)]
     seeds, others = outputs[: len(hypotheses)], outputs[len(hypotheses) :]
     scores = [score(one, lines, tokenize) for one in seeds]
@@ -76,31 +82,54 @@ def score_translations(
         doubts=[
             f"{path} {odd}; scores of such text are not comparable."
             for path, text in zip(paths, texts, strict=True)
-            if (odd := doubt(text))
+            if (odd := _doubt(text))
         ],
     )
 
 
+def _read_translations(
+    paths: Sequence[Path], reference: Sequence[str], reference_path: Path
+) -> list[SystemOutput]:
+    """Outputs named by their files; each must have as many lines as the reference."""
+    translations = []
+    for path, name in zip(paths, short_names(paths), strict=True):
+        lines = list(read_lines(path))
+        if len(lines) != len(reference):
+            raise UserError(
+                f"{path} has {len(lines)} lines but {reference_path} has {len(reference)}; "
+                "a translation needs one line for each of the reference."
+            )
+        translations.append(SystemOutput(name, lines))
+    return translations
+
+
+def _doubt(lines: Sequence[str]) -> str | None:
+    """Why the scores of a text may not be comparable with anybody else's; None if all is well."""
+    if 2 * sum(map(is_cut, lines)) > len(lines):
+        return "seems to be segmented; join the pieces with dpe decode"
+    ends = [line for line in lines if line.endswith(".")]
+    if 2 * sum(line.endswith(" .") for line in ends) > len(ends):
+        return "seems to be tokenised (there are spaces before full stops); detokenise it"
+    return None
+
+
 def evaluation_tables(evaluation: Evaluation) -> list[Table]:
     """Scores with signatures, then the tests, then BLEU by length, as far as there are any."""
-    tables = [_scores_table(evaluation)]
-    if evaluation.significance:
-        tables.append(_significance_table(evaluation))
-    if evaluation.by_length:
-        tables.append(bins_table(_shown_bins(evaluation), "BLEU by length"))
-    return tables
+    lengths = [bins_table(_shown_bins(evaluation), "BLEU by length")] if evaluation.by_length else []
+    tests = [_significance_table(evaluation.significance)] if evaluation.significance else []
+    return [_scores_table(evaluation), *tests, *lengths]
 
 
-def draw_bleu_by_length(evaluation: Evaluation, directory: Path) -> list[Path]:
-    """The paper's last figure: BLEU over the length of the reference; seeds are shown by their mean."""
-    return draw_bins(_shown_bins(evaluation), directory / "bleu-by-length")
+def evaluation_figures(evaluation: Evaluation) -> dict[str, Figure]:
+    """The paper's last figure, by file name; seeds are shown by their mean."""
+    return {"bleu-by-length": draw_bins(_shown_bins(evaluation))} if evaluation.by_length else {}
 
 
-def draw_bins(bins: Sequence[LengthBin], path: Path) -> list[Path]:
+def draw_bins(bins: Sequence[LengthBin]) -> Figure:
     """BLEU over the length of the reference, a line for each system of the bins."""
     labels = [f"{part.label}\n{part.lines:,}" for part in bins]
     systems = {name: [part.bleu[name] for part in bins] for name in bins[0].bleu}
-    return draw_lines(labels, systems, path, xlabel=f"{_WORDS}, and number of lines", ylabel="BLEU")
+    return draw_lines(labels, systems, xlabel=f"{_WORDS}, and number of lines", ylabel="BLEU")
 
 
 def bins_table(bins: Sequence[LengthBin], title: str) -> Table:
@@ -110,15 +139,19 @@ def bins_table(bins: Sequence[LengthBin], title: str) -> Table:
 
 
 def _scores_table(evaluation: Evaluation) -> Table:
-    rows = [[one.name, *_score_cells(one)] for one in evaluation.hypotheses]
+    def cells(scores: Scores) -> list[str]:
+        numbers = (f"{scores.bleu:.2f}", f"{scores.chrf:.2f}")
+        return [*numbers, f"{scores.length_ratio:.3f}", f"{scores.brevity_penalty:.3f}"]
+
+    rows = [[one.name, *cells(one)] for one in evaluation.hypotheses]
     summary = evaluation.summary
     if summary.bleu_deviation is not None and summary.chrf_deviation is not None:
         bleu = f"{summary.bleu:.2f} ± {summary.bleu_deviation:.2f}"
+        chrf = f"{summary.chrf:.2f} ± {summary.chrf_deviation:.2f}"
         lengths = fmean(one.length_ratio for one in evaluation.hypotheses)
         penalties = fmean(one.brevity_penalty for one in evaluation.hypotheses)
-        chrf = f"{summary.chrf:.2f} ± {summary.chrf_deviation:.2f}"
         rows.append([MEAN, bleu, chrf, f"{lengths:.3f}", f"{penalties:.3f}"])
-    rows += [[f"{one.name} (baseline)", *_score_cells(one)] for one in evaluation.baselines]
+    rows += [[f"{one.name} (baseline)", *cells(one)] for one in evaluation.baselines]
     first = evaluation.hypotheses[0]
     note = (
         f"BLEU: {first.bleu_signature}\nchrF2: {first.chrf_signature}\n"
@@ -128,22 +161,11 @@ def _scores_table(evaluation: Evaluation) -> Table:
     return Table("Scores", columns, rows, frozenset({"system"}), note)
 
 
-def _score_cells(scores: Scores) -> list[str]:
-    numbers = (f"{scores.bleu:.2f}", f"{scores.chrf:.2f}")
-    return [*numbers, f"{scores.length_ratio:.3f}", f"{scores.brevity_penalty:.3f}"]
-
-
-def _significance_table(evaluation: Evaluation) -> Table:
-    rows = [
-        [
-            test.system,
-            test.baseline,
-            test.metric,
-            f"{test.difference:+.2f} [{test.low:.2f}, {test.high:.2f}]",
-            f"{test.p_value:.4f}",
-        ]
-        for test in evaluation.significance
-    ]
+def _significance_table(tests: Sequence[NamedDifference]) -> Table:
+    rows = []
+    for test in tests:
+        difference = f"{test.difference:+.2f} [{test.low:.2f}, {test.high:.2f}]"
+        rows.append([test.system, test.baseline, test.metric, difference, f"{test.p_value:.4f}"])
     columns = ["system", "baseline", "metric", "difference", "p"]
     note = "In brackets 95 % intervals over the lines; p is two-sided."
     return Table("Paired bootstrap", columns, rows, frozenset(columns[:3]), note)
