@@ -27,25 +27,23 @@ from torch import Tensor
 from benchmarks.record import RESULTS, record
 from benchmarks.steps import median_seconds
 from benchmarks.subjects import NETWORK, saved_segmenter, text, trained_mixed, vocabulary
-from dpe.corpus_run.lines import CutSettings, LineCutter, NumberedPairs
-from dpe.corpus_run.pool import ordered_results
+from dpe.corpus_run.lines import LineCutter
+from dpe.corpus_run.pool import in_order
+from dpe.corpus_run.run import NumberedPairs
 from dpe.model.batch_order import epoch_batches
 from dpe.model.batching import MixedCollator, MixedExample
 from dpe.model.mixed import MixedTransformer
-from dpe.model.transformer import TransformerSettings
 from dpe.segmenter.likelihood import batch_edge_scores, marginal_log_likelihood
 from dpe.segmenter.scored_batch import Cut, ScoredBatch
 from dpe.segmenter.segmenter import BATCH_CHARACTERS, Segmenter
+from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings, SegmentSettings
 from dpe.text.corpus import Pair, write_lines
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.settings import SEGMENTER_PRESETS
 
 SIZE, ROUNDS, TEXTBOOK_BATCH = 8_000, 3, 35
 PAPER_SIZE = 32_000
 TRAINING_BATCH = 8_000
-TINY = TransformerSettings(
-    width=16, heads=2, feed_forward=32, encoder_layers=1, decoder_layers=1, dropout=0.0
-)
+TINY = SegmenterSettings(width=16, heads=2, feed_forward=32, encoder_layers=1, decoder_layers=1, dropout=0.0)
 
 
 @cache
@@ -114,7 +112,7 @@ def training_steps(model: MixedTransformer, pieces: Vocabulary, lines: Sequence[
 def measure_speed(lines: int) -> dict[str, float]:
     """Of three models: with two vocabularies after 300 steps, and a small one that was not trained."""
     torch.set_num_threads(1)
-    tiny = SEGMENTER_PRESETS["tiny"].network
+    tiny = SEGMENTER_PRESETS["tiny"]
     torch.manual_seed(1)
     pieces = vocabulary(SIZE)
     network = MixedTransformer.of(tiny, pieces, source=True)
@@ -170,7 +168,7 @@ def measure_workers(lines: int) -> dict[str, float]:
     )  # fmt: skip
     tasks = [NumberedPairs(batch, [pairs[i] for i in batch]) for batch in batches]
     make = partial(
-        LineCutter, segmenter_directory(), CutSettings(), device="cpu", batch_characters=BATCH_CHARACTERS
+        LineCutter, segmenter_directory(), SegmentSettings(), device="cpu", batch_characters=BATCH_CHARACTERS
     )
     speeds = {workers: _steady_speed(make, tasks, workers) for workers in (1, 2)}
     return {
@@ -185,7 +183,7 @@ def _steady_speed(make: Callable[[], LineCutter], tasks: list[NumberedPairs], wo
 
     def seconds(some: list[NumberedPairs]) -> float:
         begin = time.perf_counter()
-        for _ in ordered_results(make, some, workers=workers):
+        for _ in in_order(make, some, workers=workers):
             pass
         return time.perf_counter() - begin
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -29,23 +29,18 @@ from dpe.model.batching import (
 )
 from dpe.model.checkpoint import MODEL, load_tensors, put_weights, save_model, write_settings
 from dpe.model.mixed import MixedTransformer
-from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
-from dpe.segmenter.training import SegmenterSettings, train_segmenter
-from dpe.text.corpus import read_lines, write_lines
-from dpe.text.text_file import ParallelText
+from dpe.segmenter.settings import SegmenterSettings
+from dpe.segmenter.training import train_segmenter
+from dpe.text.corpus import read_lines
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from dpe.training.settings import Session, Stopping, TrainingSettings
 
 SHARED_TEXT = Path(__file__).parents[2] / "shared" / "data" / "multi30k" / "en-de"
 CACHE = Path(tempfile.gettempdir()) / "dpe-benchmarks"
 
-NETWORK = TransformerSettings(
-    width=256, heads=4, feed_forward=1024, encoder_layers=4, decoder_layers=4, dropout=0.1
-)
 TRAINED_STEPS = 300
-TRAINING = SegmenterSettings(
-    network=NETWORK, training=TrainingSettings(learning_rate=1e-3, warmup=300), batch=4_000
+NETWORK = SegmenterSettings(
+    encoder_layers=4, learning_rate=1e-3, warmup=300, batch=4_000, steps=TRAINED_STEPS
 )
 BATCH_CHARACTERS = 8_000  # of the timed batches, padding included: the paper's
 
@@ -108,7 +103,7 @@ def untrained_mixed(size: int) -> MixedTransformer:
 def trained_mixed(size: int) -> MixedTransformer:
     """The mixed model after 300 steps; trained once, then read from the cache."""
     model, pieces = untrained_mixed(size), vocabulary(size)
-    key = hashlib.sha256(f"{pieces.fingerprint} {TRAINING} {TRAINED_STEPS}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{pieces.fingerprint} {NETWORK}".encode()).hexdigest()[:16]
     directory = CACHE / f"mixed-{size}-{key}"
     if not (directory / MODEL).exists():
         _train(directory, pieces)
@@ -117,31 +112,23 @@ def trained_mixed(size: int) -> MixedTransformer:
 
 
 def _train(directory: Path, pieces: Vocabulary) -> None:
-    with tempfile.TemporaryDirectory() as texts:
-        train_segmenter(
-            directory,
-            pieces,
-            _as_file(Path(texts) / "train", slice(1000, None)),
-            _as_file(Path(texts) / "dev", slice(100)),
-            settings=TRAINING,
-            session=Session(stopping=Stopping(steps=TRAINED_STEPS)),
-        )
-
-
-def _as_file(path: Path, lines: slice) -> ParallelText:
-    """Some lines of the text as the training reads them."""
-    source, target = path.with_suffix(".source"), path.with_suffix(".target")
-    write_lines(source, text().sources[lines])
-    write_lines(target, text().targets[lines])
-    return ParallelText.open(source, target)
+    train_segmenter(
+        directory,
+        vocabulary=pieces,
+        source=text().sources[1000:],
+        target=text().targets[1000:],
+        dev_source=text().sources[:100],
+        dev_target=text().targets[:100],
+        settings=NETWORK,
+    )
 
 
 def saved_segmenter(
-    model: MixedTransformer, pieces: Vocabulary, network: TransformerSettings, *, source: bool
+    model: MixedTransformer, pieces: Vocabulary, network: SegmenterSettings, *, source: bool
 ) -> Path:
     """A temporary directory that a segmenter is loaded from."""
     directory = Path(tempfile.mkdtemp(prefix="dpe-segmenter-"))
-    write_settings(directory, "segmenter", {"network": asdict(network), "source": source}, pieces)
+    write_settings(directory, "segmenter", replace(network, source=source), pieces, {})
     save_model(directory / MODEL, model, {})
     return directory
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -28,20 +27,18 @@ from dpe.model.batch_order import epoch_batches
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, translation_example
 from dpe.model.transformer import sinusoids
 from dpe.model.translation import TranslationTransformer
-from dpe.progress import QUIET, Progress
-from dpe.text.corpus import write_lines
+from dpe.segmenter.settings import SegmentSettings
 from dpe.text.text_file import ParallelText
-from dpe.training.settings import Session, Stopping, TrainingSettings
-from dpe.translator.targets import Cutting, SegmenterCutter
-from dpe.translator.training import TranslatorSettings, label_smoothed_cross_entropy, train_translator
+from dpe.training.processes import Session
+from dpe.translator.settings import TranslatorSettings
+from dpe.translator.targets import KeptCuts
+from dpe.translator.training import label_smoothed_cross_entropy, train_translator
 from dpe.translator.translator import Translator, length_limit, load_model
 
 SIZE, ROUNDS, BEAM, SMOOTHING = 8_000, 5, 5, 0.1
 BATCH_TOKENS = 2_000
 TRAINED_EPOCHS, DECODED_LINES, CUT_LINES = 1, 200, 600
-SETTINGS = TranslatorSettings(
-    network=NETWORK, training=TrainingSettings(learning_rate=1e-3, warmup=150), batch=BATCH_TOKENS
-)
+SETTINGS = TranslatorSettings(warmup=150, batch=BATCH_TOKENS, epochs=TRAINED_EPOCHS)
 
 
 class TorchTransformer(nn.Module):
@@ -145,26 +142,18 @@ def measure_training() -> dict[str, float]:
 def translator_directory() -> Path:
     """A translator after one epoch; a finished training in the cache is not touched."""
     pieces = vocabulary(SIZE)
-    key = hashlib.sha256(f"{pieces.fingerprint} {SETTINGS} {TRAINED_EPOCHS}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{pieces.fingerprint} {SETTINGS}".encode()).hexdigest()[:16]
     directory = CACHE / f"translator-{SIZE}-{key}"
     train_translator(
         directory,
-        pieces,
-        saved_text(slice(1000, None)),
-        saved_text(slice(20)),
+        vocabulary=pieces,
+        source=text().sources[1000:],
+        target=text().targets[1000:],
+        dev_source=text().sources[:20],
+        dev_target=text().targets[:20],
         settings=SETTINGS,
-        session=Session(stopping=Stopping(epochs=TRAINED_EPOCHS)),
-        bleu=lambda hypotheses, references: 0.0,
     )
     return directory
-
-
-def saved_text(lines: slice) -> ParallelText:
-    """Some lines of the text as files, `source` and `target` in a temporary directory."""
-    directory = Path(tempfile.mkdtemp(prefix="dpe-translating-"))
-    for name, side in (("source", text().sources), ("target", text().targets)):
-        write_lines(directory / name, side[lines])
-    return ParallelText.open(directory / "source", directory / "target")
 
 
 def measure_decoding() -> dict[str, float]:
@@ -210,21 +199,13 @@ def measure_on_the_fly() -> dict[str, float]:
     """Seconds to cut an epoch of some lines, and to train on it: equal networks, one thread each."""
     torch.set_num_threads(1)
     directory = saved_segmenter(trained_mixed(SIZE), vocabulary(SIZE), NETWORK, source=True)
-    for name, side in (("source", text().sources), ("target", text().targets)):
-        write_lines(directory / name, side[:CUT_LINES])
-    cutter = SegmenterCutter(
-        directory,
-        source=directory / "source",
-        target=directory / "target",
-        workers=1,
-        progress=Progress(QUIET),
-    )
+    some_text = ParallelText.open(text().sources[:CUT_LINES], text().targets[:CUT_LINES])
+    kept = KeptCuts(directory, some_text, directory / "cuts", Session(workers=1))
     step, epochs = our_step(TranslationTransformer.of(NETWORK, vocabulary(SIZE))), iter(range(100))
     some = batches(range(CUT_LINES))
 
     def cut() -> None:
-        epoch = next(epochs)
-        cutter.cut(directory / f"{epoch}.pieces.gz", Cutting(dropout=0.05, epoch=epoch))
+        kept.make(SegmentSettings(source_dropout=0.05, epoch=next(epochs)))
 
     works = {"cut": cut, "train": lambda: [step(batch) for batch in some]}
     seconds, _ = median_seconds(works, rounds=ROUNDS, warm_up=1)

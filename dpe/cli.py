@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
+from dpe import __version__
 from dpe.commands import evaluation, experiment, explore, segmenter, text, translator
-from dpe.commands.command import Command
 from dpe.errors import UserError
 from dpe.progress import NORMAL, QUIET, VERBOSE, Progress
-from dpe.version import __version__
 
 app = typer.Typer(
     name="dpe",
@@ -21,19 +20,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-text.register(app)
-segmenter.register(app)
-translator.register(app)
-evaluation.register(app)
-experiment.register(app)
-explore.register(app)
-for registered in app.registered_commands:
-    registered.cls = Command
+for module in (text, segmenter, translator, evaluation, experiment, explore):
+    module.register(app)
 
-# Typer brings its own copy of click since 0.27 or so; its public BadParameter leads to the right classes.
-_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-_ClickException: type[Exception] = _UsageError.__bases__[0]
 _STOPPED = 130
+_ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # options of `dpe` that may stand behind the command too
 
 
 def _show_version(wanted: bool) -> None:
@@ -45,8 +36,8 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def main(
     context: typer.Context,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -60,37 +51,30 @@ def main(
 
 def run(arguments: list[str]) -> int:
     """Run one command and return the exit code."""
+    first = [one for one in arguments if one in _ANYWHERE]
+    ordered = [*first, *(one for one in arguments if one not in _ANYWHERE)]
     try:
-        code = app(arguments or ["--help"], standalone_mode=False, prog_name="dpe")
+        code = app(ordered or ["--help"], standalone_mode=False, prog_name="dpe")
         sys.stdout.flush()
-        if code == _STOPPED:  # what Typer makes of an interrupt
+        if code == _STOPPED:  # Typer's code for an interrupt
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except UserError as error:
         return _fail(str(error))
-    except _ClickException as error:
-        return _fail(_usage_sentence(error))
     except (KeyboardInterrupt, typer.Abort):
         return _fail("stopped.", code=_STOPPED)
     except (BrokenPipeError, SystemExit) as ended:
         if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
             raise
-        return _reader_gone()
-    except OSError as error:  # of standard output: files are spoken of where they are written
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone, as `head` does
+        return 141
+    except OSError as error:  # of standard output: other files have their own sentences
         return _fail(f"{error.filename or 'standard output'}: {error.strerror}.")
-
-
-def _reader_gone() -> int:
-    """The reader of our output has gone, as `head` does."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141
-
-
-def _usage_sentence(error: Exception) -> str:
-    """Click's complaint about the arguments, and where to read about them."""
-    sentence = str(error.format_message())  # type: ignore[attr-defined]  # every ClickException has it
-    context = getattr(error, "ctx", None)
-    return f"{sentence.removesuffix('.')}. See '{context.command_path if context else 'dpe'} --help'."
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # which Typer's usage errors have
+            raise
+        command = getattr(getattr(error, "ctx", None), "command_path", "dpe")
+        return _fail(f"{error.format_message().removesuffix('.')}. See '{command} --help'.")
 
 
 def _fail(sentence: str, *, code: int = 2) -> int:

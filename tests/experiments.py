@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpe.experiment.models import Compute
-from dpe.experiment.reading import read_recipe
+from dpe.experiment.recipe import read_recipe
 from dpe.experiment.stages import Experiment
-from dpe.progress import QUIET, Progress
-
-SILENT = Progress(QUIET)
+from dpe.training.processes import Session
 
 # Minuscule, but of every kind: both segmenters, cuts on the fly and fixed.
 MINUSCULE = """
@@ -47,4 +44,4 @@ def experiment(directory: Path, text: str = MINUSCULE, *overrides: str) -> Exper
     path = directory / "recipe.toml"
     directory.mkdir(exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    return Experiment(read_recipe(path, overrides), directory / "run", Compute(device="cpu"), SILENT)
+    return Experiment(read_recipe(path, overrides), directory / "run", Session(device="cpu"))

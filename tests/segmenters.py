@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +12,18 @@ import torch
 from dpe.demo.grammar import generate
 from dpe.model.checkpoint import MODEL, save_model, write_settings
 from dpe.model.mixed import MixedTransformer
-from dpe.model.transformer import TransformerSettings
 from dpe.progress import QUIET, Progress
-from dpe.segmenter.training import SegmenterSettings, train_segmenter
-from dpe.text.corpus import write_lines
-from dpe.text.text_file import ParallelText
+from dpe.segmenter.settings import SegmenterSettings
+from dpe.segmenter.training import train_segmenter
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from dpe.training.processes import Processes
-from dpe.training.settings import Session, Stopping, TrainingSettings
+from dpe.training.processes import Processes, Session
 from dpe.training.state import Position
 
 PAIRS = [(pair.source, pair.target) for pair in generate(400, seed=5)]
-NETWORK = TransformerSettings(
-    width=32, heads=2, feed_forward=64, encoder_layers=1, decoder_layers=1, dropout=0.1
-)
+NETWORK = SegmenterSettings(width=32, heads=2, feed_forward=64, encoder_layers=1, decoder_layers=1)
 
 # Of trainings: a network that learns next to nothing, from a text of five updates an epoch.
-SMALLEST = TransformerSettings(width=8, heads=1, feed_forward=8, encoder_layers=1, decoder_layers=1)
+SMALLEST = SegmenterSettings(width=8, heads=1, feed_forward=8, encoder_layers=1, decoder_layers=1)
 TARGETS = [f"talo{ending} auto{ending}" for ending in ("", "n", "ssa", "sta", "lle", "kin", "t", "ja")] * 5
 UPDATES = 5
 
@@ -41,9 +36,10 @@ def learned_vocabulary(size: int = 200) -> Vocabulary:
 def save_segmenter(directory: Path, vocabulary: Vocabulary, *, source: bool = True, seed: int = 1) -> Path:
     """An untrained segmenter as training would leave it."""
     directory.mkdir(parents=True)
-    write_settings(directory, "segmenter", {"network": asdict(NETWORK), "source": source}, vocabulary)
+    settings = replace(NETWORK, source=source)
+    write_settings(directory, "segmenter", settings, vocabulary, {})
     torch.manual_seed(seed)
-    model = MixedTransformer.of(NETWORK, vocabulary, source=source)
+    model = MixedTransformer.of(settings, vocabulary, source=source)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)  # sharper than at the start of a training, so that cuts differ in score
@@ -61,19 +57,18 @@ def train(
     progress: Progress = Progress(QUIET),
     targets: Sequence[str] = TARGETS,
     vocabulary: Vocabulary | None = None,
-    **stopping: Any,
+    **ending: Any,
 ) -> Position:
     """Train a segmenter without a source; its vocabulary is learned from the targets unless given."""
     vocabulary = vocabulary or learn_vocabulary(targets, VocabularySettings(size=30))
-    write_lines(out.parent / "text", targets)
-    text = ParallelText.open(None, out.parent / "text")
-    settings = SegmenterSettings(
-        network=SMALLEST,
-        training=TrainingSettings(learning_rate=learning_rate, warmup=4, seed=seed),
-        batch=160,
-        source=False,
+    settings = replace(
+        SMALLEST, learning_rate=learning_rate, warmup=4, seed=seed, batch=160, source=False, **ending
     )
-    session = Session(
-        stopping=Stopping(**stopping), processes=processes, progress=progress, save_seconds=save_seconds
+    return train_segmenter(
+        out,
+        vocabulary=vocabulary,
+        target=list(targets),
+        dev_target=list(targets),
+        settings=settings,
+        session=Session(processes=processes, progress=progress, save_seconds=save_seconds),
     )
-    return train_segmenter(out, vocabulary, text, text, settings=settings, session=session)

@@ -21,7 +21,7 @@ def test_an_average_is_the_mean(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("weights", "says"),
-    [({}, "another network"), ({"weight": torch.ones(2, 1), "bias": torch.ones(1)}, "another size")],
+    [({}, "differs in bias"), ({"weight": torch.ones(2, 1), "bias": torch.ones(1)}, "differs in weight")],
 )
 def test_weights_of_another_network_are_refused(weights: dict[str, torch.Tensor], says: str) -> None:
     with pytest.raises(UserError, match=says):
@@ -31,6 +31,6 @@ def test_weights_of_another_network_are_refused(weights: dict[str, torch.Tensor]
 def test_a_model_of_another_format_is_refused(tmp_path: Path) -> None:
     directory = save_segmenter(tmp_path / "s", learned_vocabulary())
     path = directory / "settings.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
-    with pytest.raises(UserError, match="has format 2, and this version of dpe reads format 1"):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 3}))
+    with pytest.raises(UserError, match="has format 3; this version of dpe reads 1 and 2"):
         read_settings(directory, "segmenter")

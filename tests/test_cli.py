@@ -14,12 +14,11 @@ import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from typer.main import get_command
 
+from dpe import __version__
 from dpe.cli import app
-from dpe.commands.command import Command
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from dpe.version import __version__
 
 DPE = [sys.executable, "-m", "dpe"]
 ROOT = Path(__file__).parents[1]

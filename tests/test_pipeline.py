@@ -9,15 +9,16 @@ import pytest
 import sacrebleu
 
 from dpe.errors import UserError
-from dpe.experiment.models import Compute, segmenter_settings, translator_settings, translator_stopping
 from dpe.experiment.outputs import training_counts
-from dpe.experiment.reading import read_recipe
+from dpe.experiment.recipe import read_recipe
 from dpe.experiment.run import Part, fixed_settings, plan
 from dpe.experiment.stages import Experiment
 from dpe.experiment.texts import Texts, make_corpus
+from dpe.progress import QUIET, Progress
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-from tests.experiments import MINUSCULE, SILENT, experiment
+from dpe.training.processes import Session
+from tests.experiments import MINUSCULE, experiment
 
 ROOT = Path(__file__).parents[1]
 RECIPES = ROOT / "recipes"
@@ -93,7 +94,7 @@ def test_a_vocabulary_of_other_text_does_not_depend_on_the_training_text(tmp_pat
         learned.append((made.root / "vocab.model").read_bytes())
         assert stage.files == (tmp_path / "other",)
     assert learned[0] == learned[1]
-    with pytest.raises(UserError, match=r"does not find 1 of them .*absent"):
+    with pytest.raises(UserError, match=r"1 of 1 files are missing .*absent"):
         experiment(tmp_path, MINUSCULE, *overrides[:1], "vocabulary.text=['absent']").vocabulary("bpe")
 
 
@@ -164,20 +165,18 @@ def test_no_two_systems_are_tested_both_ways(tmp_path: Path) -> None:
 def test_shipped_recipes_describe_valid_models(path: Path) -> None:
     recipe = read_recipe(path)
     for system in recipe.systems:
-        settings = translator_settings(recipe.translator, system, 1, moses=None, bleu_tokenize=None)
+        settings = recipe.translator_settings(system, 1)
         assert settings.uses_segmenter == (system.segmenter is not None)
+        assert settings.epochs or settings.steps
         if system.segmenter:
-            assert segmenter_settings(recipe.segmenter, source=system.segmenter == "mixed").batch > 0
-    stopping = translator_stopping(recipe.translator)
-    assert stopping.epochs or stopping.steps
+            assert recipe.segmenter_settings(system.segmenter).source == (system.segmenter == "mixed")
 
 
 def test_missing_corpus_files_are_one_sentence(tmp_path: Path) -> None:
     made = Experiment(
         read_recipe(RECIPES / "paper" / "ro-en.toml", [f"data={tmp_path}"]),
         tmp_path / "run",
-        Compute(),
-        SILENT,
+        Session(),
     )
     with pytest.raises(UserError) as caught:
         plan(made)
@@ -215,7 +214,7 @@ def file_experiment(directory: Path, *overrides: str) -> Experiment:
 
 def corpus_of(made: Experiment) -> Texts:
     made.root.mkdir(exist_ok=True)
-    make_corpus(made.recipe, made.texts, SILENT)
+    make_corpus(made.recipe, made.texts, Progress(QUIET))
     return made.texts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,10 @@ from dpe.model.translation import TranslationTransformer
 from dpe.text.segmenters import OwnCut
 from dpe.training.processes import Processes
 from dpe.translator.targets import CountTargets
-from dpe.translator.training import TranslatorData, TranslatorTask
+from dpe.translator.training import TranslatorTask
 from tests.forked import FORK, at_the_same_time
 from tests.segmenters import learned_vocabulary
-from tests.translators import SETTINGS, bleu, open_corpus, write_corpus
+from tests.translators import SETTINGS, open_corpus, write_corpus
 
 
 def in_processes(work: Callable[[Processes], Any], place: Path, *, world: int) -> list[Any]:
@@ -53,18 +54,16 @@ def test_every_process_has_all_lines_and_sums(tmp_path: Path) -> None:
 def make_task(corpus: Path, batch: int) -> TranslatorTask:
     """An untrained translator: its translations run on to the limit."""
     vocabulary = learned_vocabulary()
-    own = OwnCut(vocabulary)
-    data = TranslatorData(
-        vocabulary=vocabulary,
-        train=open_corpus(corpus, "train"),
-        dev=open_corpus(corpus, "dev"),
-        cut_source=own,
-        targets=CountTargets(own, seed=1),
-        dev_bleu=bleu,
-    )
+    settings = replace(SETTINGS, batch=batch, label_smoothing=0.0)
     torch.manual_seed(1)  # another draw might have a tie, which the batch decides by rounding
-    model = TranslationTransformer.of(SETTINGS.network, vocabulary)
-    return TranslatorTask(model, data, batch=batch, seed=1, label_smoothing=0.0)
+    return TranslatorTask(
+        TranslationTransformer.of(settings, vocabulary),
+        vocabulary,
+        open_corpus(corpus, "train"),
+        open_corpus(corpus, "dev"),
+        targets=CountTargets(OwnCut(vocabulary), seed=1),
+        settings=settings,
+    )
 
 
 def test_processes_share_a_translators_evaluation_and_agree(tmp_path: Path) -> None:
@@ -92,7 +91,7 @@ def test_dev_translations_do_not_depend_on_the_batch(tmp_path: Path) -> None:
     large = make_task(corpus, batch=9_000)
     texts: list[list[str]] = []
     for task in (small, large):
-        object.__setattr__(task.data, "dev_bleu", lambda lines, _: texts.append(lines) or 0.0)
+        task._bleu = lambda lines, _: texts.append(list(lines)) or 0.0
         task.evaluate(Processes())
     assert texts[0] == texts[1]
     assert len(set(map(len, texts[0]))) > 1

@@ -15,9 +15,11 @@ import pytest
 from dpe.experiment.artifacts import Artifacts
 from dpe.experiment.run import in_order, run_stages
 from dpe.model.checkpoint import load_tensors
+from dpe.progress import QUIET, Progress
+from dpe.segmenter.settings import SegmentSettings
 from dpe.text.corpus import read_lines
-from dpe.translator.targets import Cutting, SegmenterCutter
-from tests.experiments import MINUSCULE, SILENT, experiment
+from dpe.translator.targets import KeptCuts
+from tests.experiments import MINUSCULE, experiment
 
 ROOT = Path(__file__).parents[1]
 DPE = [sys.executable, "-m", "dpe"]
@@ -91,7 +93,9 @@ def test_a_longer_training_goes_on_from_the_shorter(tmp_path: Path) -> None:
     whole, grown = (experiment(tmp_path / name, MINUSCULE, systems) for name in ("whole", "grown"))
     short = experiment(tmp_path / "grown", MINUSCULE, systems, "translator.epochs=1")
     for made in (whole, short, grown):
-        run_stages(in_order([made.translator(made.recipe.systems[0], 1)]), Artifacts(made.root), SILENT)
+        run_stages(
+            in_order([made.translator(made.recipe.systems[0], 1)]), Artifacts(made.root), Progress(QUIET)
+        )
     curves = [read_lines(made.root / "translators/bpe/seed-1/training.jsonl") for made in (whole, grown)]
     epochs = [[json.loads(line)["epoch"] for line in curve if "dev_bleu" in line] for curve in curves]
     assert epochs == [[1, 2, 3], [1, 2, 3]]
@@ -116,14 +120,14 @@ def test_fixed_targets_are_cut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     systems = 'systems=["bpe", "dpe-fixed", "dpe-plain"]'
     made = experiment(tmp_path, MINUSCULE, systems, 'cut=["train"]', "translator.epochs=1")
     cuts: list[Path] = []
-    cut = SegmenterCutter.cut
+    segment = KeptCuts._segment
 
-    def noted(self: SegmenterCutter, out: Path, cutting: Cutting) -> None:
+    def noted(self: KeptCuts, out: Path, settings: SegmentSettings) -> None:
         cuts.append(out)
-        cut(self, out, cutting)
+        segment(self, out, settings)
 
-    monkeypatch.setattr(SegmenterCutter, "cut", noted)
+    monkeypatch.setattr(KeptCuts, "_segment", noted)
     translators = [made.translator(system, 1) for system in made.recipe.systems[1:]]
-    run_stages(in_order([made.segmentation("mixed"), *translators]), Artifacts(made.root), SILENT)
+    run_stages(in_order([made.segmentation("mixed"), *translators]), Artifacts(made.root), Progress(QUIET))
     assert len(cuts) == 1
     assert list(read_lines(made.root / "segmentations/mixed/train.pieces")) == list(read_lines(cuts[0]))

@@ -25,14 +25,13 @@ from dpe.evaluation.html_page import (
 from dpe.evaluation.plots import TrainingCurve, draw_training_curves, to_svg
 from dpe.evaluation.tables import Table
 from dpe.experiment.artifacts import Artifacts
-from dpe.experiment.models import Compute
-from dpe.experiment.reading import read_recipe
+from dpe.experiment.recipe import read_recipe, recipe_json, recipe_toml
 from dpe.experiment.run import in_order, run_stages
 from dpe.experiment.stages import Experiment
-from dpe.experiment.writing import recipe_json, recipe_toml
 from dpe.progress import QUIET, Progress
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
+from dpe.training.processes import Session
 
 ROOT = Path(__file__).parents[1]
 VOID = {"meta", "br"}
@@ -346,7 +345,7 @@ def test_a_trained_segmenter_has_a_lattice_and_morphology_and_can_be_shown(
 ) -> None:
     file = tmp_path / "small.toml"
     file.write_text(RECIPE)
-    experiment = Experiment(read_recipe(file), tmp_path / "run", Compute(device="cpu"), Progress(QUIET))
+    experiment = Experiment(read_recipe(file), tmp_path / "run", Session(device="cpu"))
     begun_run(tmp_path / "run")
     stages = in_order([experiment.segmentation("mixed")])
     run_stages(stages, Artifacts(experiment.root), Progress(QUIET))
@@ -374,7 +373,7 @@ def test_a_run_with_a_language_model_alone_can_be_shown(
     file.write_text(RECIPE)
     for systems, code in (('["bpe"]', 2), ('["bpe", "lm-dpe"]', 0)):
         recipe = read_recipe(file, [f"systems={systems}"])
-        experiment = Experiment(recipe, root, Compute(device="cpu"), Progress(QUIET))
+        experiment = Experiment(recipe, root, Session(device="cpu"))
         names = [system.segmenter for system in recipe.systems if system.segmenter]
         stages = in_order([experiment.corpus, *map(experiment.segmentation, names)])
         run_stages(stages, Artifacts(root), Progress(QUIET))

@@ -248,9 +248,9 @@ def test_a_segmentation_describes_itself(segmenter: Segmenter) -> None:
     [
         (lambda s, lm: s.best(None, "a"), "trained with a source"),
         (lambda s, lm: lm.best("a", "a"), "trained without a source"),
-        (lambda s, lm: s.best(["a"], ["a", "b"]), "1 sources but 2 targets"),
-        (lambda s, lm: s.best("a", ["a"]), "two of a kind"),
-        (lambda s, lm: s.best(["a"], "a"), "two of a kind"),
+        (lambda s, lm: s.best(["a"], ["a", "b"]), "Got 1 sources and 2 targets"),
+        (lambda s, lm: s.best("a", ["a"]), "give two strings, or two lists"),
+        (lambda s, lm: s.best(["a"], "a"), "give two strings, or two lists"),
         (lambda s, lm: s.best("a", None), "The target must be a string or a list of strings, got None"),
         (lambda s, lm: s.score("a", 5), "The target must be a string or a list of strings, got 5"),
         (lambda s, lm: s.score(5, "a"), "The source must be a string or a list of strings, got 5"),
@@ -264,12 +264,12 @@ def test_a_segmentation_describes_itself(segmenter: Segmenter) -> None:
         (lambda s, lm: OnTheFly(s).pairs(["a"], ["a\n"], epoch=0), "contains a line break"),
         (lambda s, lm: s.n_best("a", "a", n=0), "n is 0"),
         (lambda s, lm: s.sample("a", "a", temperature=0.0), "temperature"),
-        (lambda s, lm: OnTheFly(s, dropout=1.5), "from 0 to 1, got 1.5"),
+        (lambda s, lm: OnTheFly(s, dropout=1.5), "source_dropout is 1.5; it must be at most 1"),
         (lambda s, lm: OnTheFly(s, temperature=0.0), "temperature"),
         (lambda s, lm: OnTheFly(s).pairs("a", "b", epoch=0), "lists of sentences"),
         (lambda s, lm: OnTheFly(s).pairs(["a"], ["a", "b"], epoch=0), "as many of each"),
         (lambda s, lm: OnTheFly(s).pairs(["a"], ["a"], epoch=0, lines=[1, 2]), "as many of each"),
-        (lambda s, lm: Segmenter.load("nowhere"), "holds no trained segmenter"),
+        (lambda s, lm: Segmenter.load("nowhere"), "does not contain a trained segmenter"),
     ],
 )
 def test_mistakes_are_sentences(

@@ -5,24 +5,17 @@ from __future__ import annotations
 import gzip
 import shutil
 import time
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
 from dpe.errors import UserError
-from dpe.progress import QUIET, Progress
+from dpe.segmenter.settings import SegmentSettings
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
-from dpe.training.processes import Processes
-from dpe.translator.targets import (
-    CountTargets,
-    Cutting,
-    KeptCuts,
-    SegmenterCutter,
-    SegmenterTargets,
-    changed_shares,
-)
+from dpe.training.processes import Processes, Session
+from dpe.translator.settings import TranslatorSettings
+from dpe.translator.targets import CountTargets, KeptCuts, SegmenterTargets, changed_shares
 from tests.forked import FORK, at_the_same_time
 from tests.segmenters import learned_vocabulary, save_segmenter
 from tests.translators import TRAIN, open_corpus, write_corpus
@@ -36,30 +29,32 @@ def test_random_targets_have_draws_of_their_own() -> None:
     assert cuts[0] != segmenter.cut(text, Draw(1, 0, 7))  # which is how a source would be cut
 
 
-class SlowCutter:
+class SlowCuts(KeptCuts):
     """Writes the same pieces for every request, slowly."""
 
-    fingerprint, vocabulary_fingerprint, has_source = "slow", "", True
-
-    def cut(self, out: Path, cutting: Cutting) -> None:
+    def _segment(self, out: Path, settings: SegmentSettings) -> None:
         (out.parent / "calls").open("a").write("x")
         time.sleep(0.3)
         out.with_suffix(".aside").write_bytes(gzip.compress("▁a b\n".encode()))
         out.with_suffix(".aside").replace(out)
 
 
-def targets(cutter: SlowCutter, place: Path, work: str, processes: Processes) -> SegmenterTargets:
+SETTINGS = TranslatorSettings(source_method="bpe-dropout", target_method="dpe", bpe_dropout=0.1)
+
+
+def targets(kind: type[KeptCuts], place: Path, work: str, processes: Processes) -> SegmenterTargets:
     text = open_corpus(write_corpus(place / work), "train")
-    cuts = KeptCuts(cutter, text, place / "cuts", Progress(QUIET))
-    return SegmenterTargets(cuts, Cutting(dropout=0.1), work=place / work, processes=processes)
+    cuts = kind(place / "segmenter", text, place / "cuts", Session())
+    return SegmenterTargets(cuts, SETTINGS, work=place / work, processes=processes)
 
 
 @pytest.mark.parametrize("ranks", [(0, 1), (0, 0)], ids=["processes of one training", "two trainings"])
 def test_cuts_are_made_once_while_others_wait(tmp_path: Path, ranks: tuple[int, int]) -> None:
     found = FORK.SimpleQueue()
+    save_segmenter(tmp_path / "segmenter", learned_vocabulary())
 
     def start(name: int, rank: int) -> None:
-        here = targets(SlowCutter(), tmp_path, str(name), Processes(rank=rank, world=2))
+        here = targets(SlowCuts, tmp_path, str(name), Processes(rank=rank, world=2))
         found.put(here.start(3)(0, "ab"))
 
     at_the_same_time(start, list(enumerate(ranks)))
@@ -67,22 +62,19 @@ def test_cuts_are_made_once_while_others_wait(tmp_path: Path, ranks: tuple[int, 
     assert (tmp_path / "cuts" / "calls").read_text() == "x"
 
 
-class MeetingCutter(SlowCutter):
-    """Cuts when another process cuts at the same time."""
-
-    def __init__(self, meeting: Barrier) -> None:
-        self._meeting = meeting
-
-    def cut(self, out: Path, cutting: Cutting) -> None:
-        self._meeting.wait(timeout=60)
-        super().cut(out, cutting)
-
-
 def test_other_cuts_do_not_wait(tmp_path: Path) -> None:
-    cutter = MeetingCutter(FORK.Barrier(2))
+    save_segmenter(tmp_path / "segmenter", learned_vocabulary())
+    meeting = FORK.Barrier(2)
+
+    class MeetingCuts(SlowCuts):
+        """Segments when another process segments at the same time."""
+
+        def _segment(self, out: Path, settings: SegmentSettings) -> None:
+            meeting.wait(timeout=60)
+            super()._segment(out, settings)
 
     def start(epoch: int) -> None:
-        targets(cutter, tmp_path, str(epoch), Processes()).start(epoch)
+        targets(MeetingCuts, tmp_path, str(epoch), Processes()).start(epoch)
 
     at_the_same_time(start, [(3,), (4,)])
     assert len(list((tmp_path / "cuts").glob("*.pieces.gz"))) == 2
@@ -92,19 +84,17 @@ def test_other_cuts_do_not_wait(tmp_path: Path) -> None:
 def test_cuts_are_not_kept_under_the_name_of_what_has_changed(tmp_path: Path, change: str) -> None:
     corpus, vocabulary = write_corpus(tmp_path / "corpus"), learned_vocabulary()
     one, two = (save_segmenter(tmp_path / str(seed), vocabulary, seed=seed) for seed in (1, 2))
-    source, target = corpus / "train.en", corpus / "train.fi"
-    cutter = SegmenterCutter(one, source=source, target=target, workers=1, progress=Progress(QUIET))
-    kept = KeptCuts(cutter, open_corpus(corpus, "train"), tmp_path / "cuts", Progress(QUIET))
-    kept.make(Cutting())
+    target = corpus / "train.fi"
+    kept = KeptCuts(one, open_corpus(corpus, "train"), tmp_path / "cuts", Session(workers=1))
     if change == "text":
         lines = target.read_text(encoding="utf-8").splitlines(keepends=True)
         target.write_text("".join(reversed(lines)), encoding="utf-8")
     else:
         shutil.copy(two / "model.safetensors", one)
-    again = Cutting(dropout=0.1, epoch=1)
+    settings = SegmentSettings(source_dropout=0.1, epoch=1)
     with pytest.raises(UserError, match="in use"):
-        kept.make(again)
-    assert not kept.path(again).exists()
+        kept.make(settings)
+    assert not kept.path(settings).exists()
 
 
 def test_shares_of_changed_lines_and_words(tmp_path: Path) -> None:

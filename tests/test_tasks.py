@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -12,17 +13,17 @@ from dpe.model.batching import MixedCollator
 from dpe.model.cross_entropy import smoothed_cross_entropy_reference
 from dpe.model.mixed import MixedTransformer
 from dpe.model.translation import TranslationTransformer
-from dpe.segmenter.training import SegmenterData, SegmenterTask
+from dpe.segmenter.training import SegmenterTask
 from dpe.text.bpe import BpeDropout
 from dpe.text.corpus import write_lines
 from dpe.text.draws import Draw
-from dpe.text.segmenters import OwnCut
+from dpe.text.segmenters import CountSegmenter, OwnCut
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.translator.targets import CountTargets
-from dpe.translator.training import TranslatorData, TranslatorTask
+from dpe.translator.training import TranslatorTask
 from tests.segmenters import SMALLEST, TARGETS, learned_vocabulary
-from tests.translators import SETTINGS, TRAIN, bleu, open_corpus, write_corpus
+from tests.translators import SETTINGS, TRAIN, open_corpus, write_corpus
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +37,28 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def translator_task(corpus: Path, vocabulary: Vocabulary) -> TranslatorTask:
-    data = TranslatorData(
-        vocabulary=vocabulary,
-        train=open_corpus(corpus, "train"),
-        dev=open_corpus(corpus, "dev"),
-        cut_source=BpeDropout(vocabulary, dropout=0.3),
-        targets=CountTargets(OwnCut(vocabulary), seed=9),
-        dev_bleu=bleu,
-        cut_seed=9,
+    settings = replace(
+        SETTINGS, source_method="bpe-dropout", bpe_dropout=0.3, cut_seed=9, batch=500, label_smoothing=0.3
     )
-    model = TranslationTransformer.of(SETTINGS.network, vocabulary)
-    return TranslatorTask(model, data, batch=500, seed=1, label_smoothing=0.3)
+    return TranslatorTask(
+        TranslationTransformer.of(settings, vocabulary),
+        vocabulary,
+        open_corpus(corpus, "train"),
+        open_corpus(corpus, "dev"),
+        targets=CountTargets(OwnCut(vocabulary), seed=9),
+        settings=settings,
+    )
+
+
+def segmenter_task(corpus: Path, vocabulary: Vocabulary, cut_source: CountSegmenter) -> SegmenterTask:
+    return SegmenterTask(
+        MixedTransformer.of(SMALLEST, vocabulary, source=True),
+        vocabulary,
+        open_corpus(corpus, "train"),
+        open_corpus(corpus, "dev"),
+        cut_source=cut_source,
+        settings=replace(SMALLEST, batch=2_000, seed=4),
+    )
 
 
 def test_the_source_is_cut_by_the_draw_that_a_segmenters_cuts_know_of(
@@ -76,13 +88,7 @@ def test_the_loss_is_smoothed_and_the_number_shown_is_not(corpus: Path, vocabula
 
 
 def test_a_segmenter_learns_from_draws_of_every_epoch(corpus: Path, vocabulary: Vocabulary) -> None:
-    data = SegmenterData(
-        vocabulary=vocabulary,
-        train=open_corpus(corpus, "train"),
-        dev=open_corpus(corpus, "dev"),
-        cut_source=BpeDropout(vocabulary, dropout=0.3),
-    )
-    task = SegmenterTask(MixedTransformer.of(SMALLEST, vocabulary, source=True), data, batch=2_000, seed=4)
+    task = segmenter_task(corpus, vocabulary, BpeDropout(vocabulary, dropout=0.3))
     dropout = BpeDropout(vocabulary, dropout=0.3)
     for epoch in (0, 1):
         for example in chain.from_iterable(task.batches(epoch)):
@@ -91,13 +97,7 @@ def test_a_segmenter_learns_from_draws_of_every_epoch(corpus: Path, vocabulary: 
 
 
 def test_a_segmenter_does_not_see_one_character_in_a_thousand(corpus: Path, vocabulary: Vocabulary) -> None:
-    data = SegmenterData(
-        vocabulary=vocabulary,
-        train=open_corpus(corpus, "train"),
-        dev=open_corpus(corpus, "dev"),
-        cut_source=OwnCut(vocabulary),
-    )
-    task = SegmenterTask(MixedTransformer.of(SMALLEST, vocabulary, source=True), data, batch=9_000, seed=4)
+    task = segmenter_task(corpus, vocabulary, OwnCut(vocabulary))
     hiding, hidden = MixedCollator(vocabulary, unknown_rate=0.001, seed=4), 0
     for examples in task.batches(2):
         characters = task.collate(examples, 2).characters
@@ -110,8 +110,8 @@ def test_lines_are_as_long_as_the_model_reads_them(tmp_path: Path) -> None:
     write_lines(tmp_path / "text", ["talo", "\ufdfa" * 60])  # each becomes 18 characters
     text = ParallelText.open(None, tmp_path / "text")
     vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
-    cut = OwnCut(vocabulary)
-    data = SegmenterData(vocabulary=vocabulary, train=text, dev=text, cut_source=cut, max_characters=100)
-    task = SegmenterTask(MixedTransformer.of(SMALLEST, vocabulary, source=False), data, batch=160, seed=1)
+    settings = replace(SMALLEST, batch=160, max_characters=100)
+    model = MixedTransformer.of(SMALLEST, vocabulary, source=False)
+    task = SegmenterTask(model, vocabulary, text, text, cut_source=OwnCut(vocabulary), settings=settings)
     assert [example.marked for batch in task.batches(0) for example in batch] == ["\u2581talo"]
     assert task.left_out == "1 lines longer than 100 characters left out"

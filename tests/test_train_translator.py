@@ -12,21 +12,21 @@ import torch
 from dpe import Segmenter, UserError
 from dpe.cli import run
 from dpe.model.checkpoint import load_tensors
-from dpe.progress import QUIET, Progress
 from dpe.segmenter.scored_batch import ScoredBatch
+from dpe.segmenter.settings import SegmentSettings
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
 from dpe.text.segmenters import LongestMatch, OwnCut
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.log import read_curve
-from dpe.training.settings import Stopping
 from dpe.training.trainer import Trainer
-from dpe.translator.targets import Cutting, SegmenterCutter
+from dpe.translator.settings import TranslatorSettings
+from dpe.translator.targets import KeptCuts
 from dpe.translator.translator import Translator
 from tests.segmenters import learned_vocabulary, save_segmenter
 from tests.translators import TRAIN, train, write_corpus
 
-TWO_STEPS = Stopping(steps=2)
+TWO_STEPS = {"steps": 2}
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +55,6 @@ def language_model(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFact
     return save_segmenter(tmp_path_factory.mktemp("lm") / "segmenter", vocabulary, source=False)
 
 
-def make_cutter(segmenter: Path, corpus: Path) -> SegmenterCutter:
-    return SegmenterCutter(
-        segmenter, source=corpus / "train.en", target=corpus / "train.fi", progress=Progress(QUIET)
-    )
-
-
 def read_cuts(path: Path) -> list[list[str]]:
     return [line.split() for line in gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]]
 
@@ -72,16 +66,17 @@ def cut_files(directory: Path) -> list[Path]:
 @pytest.mark.parametrize(
     ("now", "before", "can"),
     [
-        (Stopping(steps=20), Stopping(steps=10), True),
-        (Stopping(steps=10), Stopping(steps=20), False),
-        (Stopping(epochs=3), Stopping(epochs=3, patience=2), True),
-        (Stopping(epochs=3, patience=2), Stopping(epochs=3), False),
-        (Stopping(epochs=9, patience=1), Stopping(epochs=3, patience=2), False),
-        (Stopping(epochs=9, average=2), Stopping(epochs=3, average=2), False),
+        ({"steps": 20}, {"steps": 10}, True),
+        ({"steps": 10}, {"steps": 20}, False),
+        ({"epochs": 3}, {"epochs": 3, "patience": 2}, True),
+        ({"epochs": 3, "patience": 2}, {"epochs": 3}, False),
+        ({"epochs": 9, "patience": 1}, {"epochs": 3, "patience": 2}, False),
+        ({"epochs": 9, "average": 2}, {"epochs": 3, "average": 2}, False),
+        ({"epochs": 9, "batch": 7}, {"epochs": 3}, False),
     ],
 )
-def test_a_training_can_only_become_longer(now: Stopping, before: Stopping, can: bool) -> None:
-    assert now.goes_on_from(before) is can
+def test_a_training_can_only_become_longer(now: Any, before: Any, can: bool) -> None:
+    assert TranslatorSettings(**now).prolongs(TranslatorSettings(**before)) is can
 
 
 @pytest.mark.parametrize("source", ["bpe", "bpe-dropout"])
@@ -90,7 +85,7 @@ def test_count_based_methods_train(
     corpus: Path, vocabulary: Vocabulary, tmp_path: Path, source: str, target: str
 ) -> None:
     train(
-        tmp_path, corpus, vocabulary, stopping=TWO_STEPS,
+        tmp_path, corpus, vocabulary, **TWO_STEPS,
         source_method=source, target_method=target, bpe_dropout=0.3,
     )  # fmt: skip
     assert (tmp_path / "model.safetensors").exists()
@@ -98,12 +93,12 @@ def test_count_based_methods_train(
 
 def test_unigram_sampling_trains(corpus: Path, unigram: Vocabulary, tmp_path: Path) -> None:
     methods = {"source_method": "unigram", "target_method": "unigram"}
-    train(tmp_path, corpus, unigram, stopping=TWO_STEPS, **methods)
+    train(tmp_path, corpus, unigram, **TWO_STEPS, **methods)
     assert (tmp_path / "model.safetensors").exists()
 
 
 def test_bits_fall_and_bleu_is_noted(corpus: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
-    train(tmp_path, corpus, vocabulary, stopping=Stopping(epochs=4, average=2))
+    train(tmp_path, corpus, vocabulary, epochs=4, average=2)
     records = [record for record in read_curve(tmp_path / "training.jsonl") if "dev_bits" in record]
     assert [record["epoch"] for record in records] == [1, 2, 3, 4, 4]
     assert records[3]["dev_bits"] < records[0]["dev_bits"] - 0.5
@@ -117,18 +112,17 @@ def test_training_stops_when_bleu_does_not_improve(
     corpus: Path, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = iter([5.0, 7.0, 6.0, 6.5, 9.0])
-    monkeypatch.setattr("tests.translators.bleu", lambda *_: next(values))
-    position = train(tmp_path, corpus, vocabulary, stopping=Stopping(epochs=9, patience=2), batch=4_000)
+    monkeypatch.setattr("dpe.translator.training.dev_bleu", lambda **_: lambda *_: next(values))
+    position = train(tmp_path, corpus, vocabulary, epochs=9, patience=2, batch=4_000)
     assert position.epoch == 4
 
 
 def test_long_lines_are_left_out(corpus: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
-    stopping = Stopping(epochs=1)
     kept = [
         line for line, pair in enumerate(TRAIN) if max(len(vocabulary.encode(side)) for side in pair) <= 12
     ]
     assert 0 < len(kept) < len(TRAIN)
-    position = train(tmp_path, corpus, vocabulary, stopping=stopping, max_tokens=12, batch=13)
+    position = train(tmp_path, corpus, vocabulary, epochs=1, max_tokens=12, batch=13)
     assert position.step == len(kept)  # a batch holds one line
 
 
@@ -139,8 +133,11 @@ def test_giant_lines_of_dev_are_left_out(
     for side in ("en", "fi"):
         with (corpus / f"dev.{side}").open("a", encoding="utf-8") as file:
             file.write("a " * 1001 + "\n")
-    monkeypatch.setattr("tests.translators.bleu", lambda *texts: sizes.append(tuple(map(len, texts))) or 1.0)
-    train(tmp_path / "out", corpus, vocabulary, stopping=Stopping(steps=1))
+    monkeypatch.setattr(
+        "dpe.translator.training.dev_bleu",
+        lambda **_: lambda *texts: sizes.append(tuple(map(len, texts))) or 1.0,
+    )
+    train(tmp_path / "out", corpus, vocabulary, steps=1)
     assert sizes == [(10, 10)]
 
 
@@ -165,7 +162,7 @@ def test_dpe_cuts_the_target_given_each_epochs_source(
     corpus: Path, vocabulary: Vocabulary, segmenter: Path, tmp_path: Path
 ) -> None:
     train(
-        tmp_path, corpus, vocabulary, stopping=Stopping(epochs=2), cutter=make_cutter(segmenter, corpus),
+        tmp_path, corpus, vocabulary, epochs=2, segmenter=segmenter,
         source_method="bpe-dropout", target_method="dpe", bpe_dropout=0.2, cut_seed=9, batch=4_000,
     )  # fmt: skip
     files = cut_files(tmp_path / "cuts")
@@ -187,7 +184,7 @@ def test_what_does_not_depend_on_dropout_is_cut_once(  # noqa: PLR0917
 ) -> None:  # fmt: skip
     directory = language_model if is_lm else segmenter
     train(
-        tmp_path, corpus, vocabulary, stopping=Stopping(epochs=2), cutter=make_cutter(directory, corpus),
+        tmp_path, corpus, vocabulary, epochs=2, segmenter=directory,
         source_method="bpe-dropout", target_method=method, bpe_dropout=0.2, batch=4_000,
     )  # fmt: skip
     (file,) = cut_files(tmp_path / "cuts")
@@ -198,7 +195,7 @@ def test_target_sampling_draws_other_cuts_every_epoch(
     corpus: Path, vocabulary: Vocabulary, segmenter: Path, tmp_path: Path
 ) -> None:
     train(
-        tmp_path, corpus, vocabulary, stopping=Stopping(epochs=2), cutter=make_cutter(segmenter, corpus),
+        tmp_path, corpus, vocabulary, epochs=2, segmenter=segmenter,
         target_method="dpe", target_sampling=1.0, batch=4_000,
     )  # fmt: skip
     first, second = map(read_cuts, cut_files(tmp_path / "cuts"))
@@ -207,18 +204,18 @@ def test_target_sampling_draws_other_cuts_every_epoch(
         assert "".join(cut) == vocabulary.normalize(target)
 
 
-class CountingCutter:
-    """Stands between a cutter and its user, and counts."""
+@pytest.fixture
+def epochs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The epochs whose targets are segmented, not taken from disk."""
+    found: list[int] = []
+    segment = KeptCuts._segment
 
-    def __init__(self, cutter: SegmenterCutter) -> None:
-        self._cutter = cutter
-        self.epochs: list[int] = []
-        self.fingerprint, self.has_source = cutter.fingerprint, cutter.has_source
-        self.vocabulary_fingerprint = cutter.vocabulary_fingerprint
+    def counting(self: KeptCuts, out: Path, settings: SegmentSettings) -> None:
+        found.append(settings.epoch)
+        segment(self, out, settings)
 
-    def cut(self, out: Path, cutting: Cutting) -> None:
-        self.epochs.append(cutting.epoch)
-        self._cutter.cut(out, cutting)
+    monkeypatch.setattr(KeptCuts, "_segment", counting)
+    return found
 
 
 def dpe_training(out: Path, corpus: Path, vocabulary: Vocabulary, **more: Any) -> None:
@@ -228,18 +225,16 @@ def dpe_training(out: Path, corpus: Path, vocabulary: Vocabulary, **more: Any) -
 
 
 def test_translators_share_cuts_and_a_resumed_one_ends_alike(
-    corpus: Path, vocabulary: Vocabulary, segmenter: Path, tmp_path: Path
+    corpus: Path, vocabulary: Vocabulary, segmenter: Path, tmp_path: Path, epochs: list[int]
 ) -> None:
-    cutter = CountingCutter(make_cutter(segmenter, corpus))
-    shared = {"cutter": cutter, "cuts": tmp_path / "cuts"}
-    two_epochs = Stopping(epochs=2)
-    dpe_training(tmp_path / "whole", corpus, vocabulary, stopping=two_epochs, **shared)
-    assert cutter.epochs == [0, 1]
-    dpe_training(tmp_path / "other", corpus, vocabulary, stopping=two_epochs, seed=2, **shared)
-    assert cutter.epochs == [0, 1]  # another seed of the network, the same cuts
-    dpe_training(tmp_path / "stopped", corpus, vocabulary, stopping=Stopping(steps=5), **shared)
-    dpe_training(tmp_path / "stopped", corpus, vocabulary, stopping=two_epochs, **shared)
-    assert cutter.epochs == [0, 1]
+    shared = {"segmenter": segmenter, "cuts": tmp_path / "cuts"}
+    dpe_training(tmp_path / "whole", corpus, vocabulary, epochs=2, **shared)
+    assert epochs == [0, 1]
+    dpe_training(tmp_path / "other", corpus, vocabulary, epochs=2, seed=2, **shared)
+    assert epochs == [0, 1]  # another seed of the network, the same cuts
+    dpe_training(tmp_path / "stopped", corpus, vocabulary, steps=5, **shared)
+    dpe_training(tmp_path / "stopped", corpus, vocabulary, epochs=2, **shared)
+    assert epochs == [0, 1]
     whole, stopped, other = (
         load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("whole", "stopped", "other")
     )
@@ -250,11 +245,10 @@ def test_translators_share_cuts_and_a_resumed_one_ends_alike(
 def test_another_seed_of_the_cuts_cuts_anew(
     corpus: Path, vocabulary: Vocabulary, segmenter: Path, tmp_path: Path
 ) -> None:
-    cutter = CountingCutter(make_cutter(segmenter, corpus))
     for seed in (1, 2):
         dpe_training(
-            tmp_path / str(seed), corpus, vocabulary, stopping=TWO_STEPS, cut_seed=seed,
-            cutter=cutter, cuts=tmp_path / "cuts",
+            tmp_path / str(seed), corpus, vocabulary, **TWO_STEPS, cut_seed=seed,
+            segmenter=segmenter, cuts=tmp_path / "cuts",
         )  # fmt: skip
     first, second = cut_files(tmp_path / "cuts")
     assert read_cuts(first) != read_cuts(second)
@@ -263,26 +257,31 @@ def test_another_seed_of_the_cuts_cuts_anew(
 @pytest.mark.parametrize(
     ("changes", "with_segmenter", "sentence"),
     [
-        ({"target_method": "dpe"}, False, "needs a trained segmenter"),
-        ({"target_method": "dpe-fixed"}, False, "needs a trained segmenter"),
-        ({"target_method": "bpe"}, True, "uses no segmenter"),
-        ({"target_method": "bpe", "target_sampling": 1.0}, False, "choose dpe as target method"),
-        ({"target_method": "dpe-fixed", "target_sampling": 1.0}, True, "choose dpe as target method"),
-        ({"target_method": "dpe", "target_sampling": 0.0}, True, "from 1e-100"),
-        ({"source_method": "unigram", "target_method": "dpe"}, True, "source method here is unigram"),
+        ({"target_method": "dpe"}, False, "needs a segmenter"),
+        ({"target_method": "dpe-fixed"}, False, "needs a segmenter"),
+        ({"target_method": "bpe"}, True, "does not use a segmenter"),
+        ({"target_method": "bpe", "target_sampling": 1.0}, False, "needs target method dpe"),
+        ({"target_method": "dpe-fixed", "target_sampling": 1.0}, True, "needs target method dpe"),
+        ({"target_method": "dpe", "target_sampling": 0.0}, True, "at least 1e-100"),
+        ({"source_method": "unigram", "target_method": "dpe"}, True, "source method is unigram"),
         ({"target_method": "dpe"}, True, "choose bpe-dropout as source method, or dpe-fixed"),
         ({"source_method": "unigram"}, False, "needs a unigram vocabulary"),
         ({"target_method": "unigram"}, False, "needs a unigram vocabulary"),
-        ({"label_smoothing": 1.0}, False, "Label smoothing"),
+        ({"label_smoothing": 1.0}, False, "label_smoothing is 1.0; it must be less than 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(  # noqa: PLR0917
     corpus: Path, vocabulary: Vocabulary, segmenter: Path, tmp_path: Path,
     changes: dict[str, Any], with_segmenter: bool, sentence: str,
 ) -> None:  # fmt: skip
-    cutter = make_cutter(segmenter, corpus) if with_segmenter else None
     with pytest.raises(UserError, match=sentence):
-        train(tmp_path / "out", corpus, vocabulary, stopping=TWO_STEPS, cutter=cutter, **changes)
+        train(
+            tmp_path / "out",
+            corpus,
+            vocabulary,
+            segmenter=segmenter if with_segmenter else None,
+            **TWO_STEPS | changes,
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -291,21 +290,19 @@ def test_other_vocabularies_are_refused(
 ) -> None:
     with pytest.raises(UserError, match="another vocabulary"):
         dpe_training(
-            tmp_path, corpus, learned_vocabulary(180), stopping=TWO_STEPS,
-            cutter=make_cutter(segmenter, corpus),
+            tmp_path, corpus, learned_vocabulary(180), **TWO_STEPS,
+            segmenter=segmenter,
         )  # fmt: skip
     with pytest.raises(UserError, match="needs a bpe vocabulary"):
-        train(tmp_path, corpus, unigram, stopping=TWO_STEPS)
+        train(tmp_path, corpus, unigram, **TWO_STEPS)
 
 
 def test_going_on_with_another_segmenter_is_refused(
     corpus: Path, vocabulary: Vocabulary, segmenter: Path, language_model: Path, tmp_path: Path
 ) -> None:
-    dpe_training(tmp_path, corpus, vocabulary, stopping=TWO_STEPS, cutter=make_cutter(segmenter, corpus))
+    dpe_training(tmp_path, corpus, vocabulary, **TWO_STEPS, segmenter=segmenter)
     with pytest.raises(UserError, match="other settings"):
-        dpe_training(
-            tmp_path, corpus, vocabulary, stopping=TWO_STEPS, cutter=make_cutter(language_model, corpus)
-        )
+        dpe_training(tmp_path, corpus, vocabulary, **TWO_STEPS, segmenter=language_model)
 
 
 def command(corpus: Path, *more: object) -> list[str]:
@@ -335,9 +332,7 @@ def test_the_command_refuses_in_one_sentence(
     vocabulary.save(tmp_path / "vocab.model")
     options = ["--vocab", tmp_path / "vocab.model", "--out", tmp_path / "out", "--target-method", "dpe"]
     assert run(command(corpus, *options)) == 2
-    assert capsys.readouterr().err == (
-        "dpe: The target method dpe needs a trained segmenter; give --segmenter.\n"
-    )
+    assert capsys.readouterr().err == ("dpe: Target method dpe needs a segmenter; give --segmenter.\n")
 
 
 CUTS = {"bpe": OwnCut, "bpe-dropout": BpeDropout, "longest-match": LongestMatch}
@@ -354,8 +349,8 @@ def test_each_side_is_cut_by_its_method(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: list[Any] = []
-    monkeypatch.setattr(Trainer, "train", lambda self: found.append(self.task.data))
+    monkeypatch.setattr(Trainer, "train", lambda self: found.append(self.task))
     chosen: dict[str, Any] = dict(zip(("source_method", "target_method"), methods, strict=True))
-    train(tmp_path / "out", corpus, vocabulary, stopping=Stopping(steps=1), **chosen)
-    (data,) = found
-    assert (type(data.cut_source), type(data.targets.segmenter)) == tuple(map(CUTS.get, methods))
+    train(tmp_path / "out", corpus, vocabulary, steps=1, **chosen)
+    (task,) = found
+    assert (type(task._cut_source), type(task._targets.segmenter)) == tuple(map(CUTS.get, methods))

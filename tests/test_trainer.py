@@ -20,14 +20,13 @@ from dpe.errors import UserError
 from dpe.model.checkpoint import load_tensors
 from dpe.model.mixed import MixedTransformer
 from dpe.progress import Progress
-from dpe.segmenter.training import SegmenterData, SegmenterTask
-from dpe.text.corpus import write_lines
+from dpe.segmenter.training import SegmenterTask
 from dpe.text.segmenters import OwnCut
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.log import read_curve
-from dpe.training.processes import Processes
-from dpe.training.settings import Session, Stopping, TrainingSettings
+from dpe.training.processes import Processes, Session
+from dpe.training.settings import ModelSettings
 from dpe.training.state import KeptWeights, Position
 from dpe.training.trainer import Trainer
 from tests.segmenters import SMALLEST, TARGETS, UPDATES, train
@@ -85,7 +84,7 @@ def test_the_best_epoch_comes_back_when_a_training_goes_on(tmp_path: Path) -> No
     assert beside["step"] == UPDATES
     position = Position(best=beside["score"], at_end=0.0)
     assert position.leave_end()
-    KeptWeights(tmp_path / "out", torch.nn.Linear(1, 1), position, writes=True).go_on()
+    KeptWeights(tmp_path / "out", torch.nn.Linear(1, 1), position, writes=True).resume()
     assert load_tensors(tmp_path / "out" / "model.safetensors")[1] == beside
     assert position.kept_score == beside["score"]
 
@@ -177,7 +176,7 @@ def test_another_number_of_processes_cannot_go_on_within_an_epoch(
 ) -> None:
     monkeypatch.setattr(Processes, "wait", lambda _: None)
     train(tmp_path / "out", steps=UPDATES - 1)
-    with pytest.raises(UserError, match="by 1 processes, and now there are 2"):
+    with pytest.raises(UserError, match="by 1 processes, but now there are 2"):
         train(tmp_path / "out", processes=Processes(world=2), steps=UPDATES)
 
 
@@ -207,7 +206,9 @@ def test_a_score_that_is_no_number_ends_the_training(tmp_path: Path, monkeypatch
     evaluate = SegmenterTask.evaluate
     nan = {"score": math.nan, "dev_bits": math.nan}
     monkeypatch.setattr(SegmenterTask, "evaluate", lambda *given: evaluate(*given) | nan)
-    sentence = rf"development text after step {2 * UPDATES} is no number; lower .* The best so far is in "
+    sentence = (
+        rf"development text is NaN or infinite at step {2 * UPDATES}; lower .* The best model so far is in "
+    )
     with pytest.raises(UserError, match=sentence):
         train(tmp_path / "out", epochs=3)
     assert evaluations(tmp_path / "out")[-1] == (2, 2 * UPDATES, None)
@@ -215,7 +216,7 @@ def test_a_score_that_is_no_number_ends_the_training(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("stopping", "says"),
+    ("ending", "says"),
     [
         ({"steps": 2}, "to step 10: more than the 2 steps asked for"),
         ({"epochs": 1}, "to step 10: more than the 1 epochs asked for"),
@@ -224,14 +225,14 @@ def test_a_score_that_is_no_number_ends_the_training(tmp_path: Path, monkeypatch
     ],
 )
 def test_a_training_says_what_is_there_and_where_the_model_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], stopping: dict[str, int], says: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: dict[str, int], says: str
 ) -> None:
     bits = train(tmp_path / "out", epochs=2).kept_score
-    train(tmp_path / "out", progress=Progress(), **stopping)
+    train(tmp_path / "out", progress=Progress(), **ending)
     said = capsys.readouterr().err
-    assert f"{tmp_path / 'out'} is trained already, {says}" in said
+    assert f"{tmp_path / 'out'} is already trained {says}" in said
     model = tmp_path / "out" / "model.safetensors"
-    assert said.endswith(f"the best of 2 epochs is in {model} ({bits:.4g} bits a character)\n")
+    assert said.endswith(f"the best of 2 epochs is in {model} ({bits:.4g} bits per character)\n")
 
 
 def test_settings_can_be_corrected_until_something_is_saved(tmp_path: Path) -> None:
@@ -246,14 +247,14 @@ def test_another_vocabulary_that_lies_there_is_kept(tmp_path: Path) -> None:
     there = tmp_path / "out" / "vocab.model"
     learn_vocabulary(TARGETS, VocabularySettings(size=25)).save(there)
     before = there.read_bytes()
-    with pytest.raises(UserError, match=r"vocab\.model is another vocabulary"):
+    with pytest.raises(UserError, match=r"vocab\.model already exists"):
         train(tmp_path / "out", steps=1)
     assert there.read_bytes() == before
 
 
 def test_two_processes_do_not_train_in_one_directory(tmp_path: Path) -> None:
     (tmp_path / "out" / "cache").mkdir(parents=True)
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'a+b'); fcntl.lockf(f, fcntl.LOCK_EX); print(1); input()"
+    hold = "import filelock, sys; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); print(1); input()"
     command = [sys.executable, "-uc", hold, str(tmp_path / "out" / "cache" / "training.lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout
@@ -282,7 +283,7 @@ def test_a_seed_may_be_negative(tmp_path: Path) -> None:
 )
 def test_settings_that_train_nothing_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(UserError):
-        TrainingSettings(**settings)
+        ModelSettings(**settings)
 
 
 def test_the_rate_rises_and_falls_and_gradients_are_clipped(
@@ -305,15 +306,13 @@ def test_the_rate_rises_and_falls_and_gradients_are_clipped(
 
 def make_trainer(out: Path, *, dropout: float) -> Trainer:
     """A trainer at its start, whose gradients are not clipped."""
-    write_lines(out / "text", TARGETS)
-    text = ParallelText.open(None, out / "text")
+    text = ParallelText.open(None, TARGETS)
     vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
-    data = SegmenterData(vocabulary=vocabulary, train=text, dev=text, cut_source=OwnCut(vocabulary))
+    settings = replace(SMALLEST, dropout=dropout, learning_rate=1e-3, warmup=4, clip=1e9, batch=160, steps=1)
     torch.manual_seed(1)
-    model = MixedTransformer.of(replace(SMALLEST, dropout=dropout), vocabulary, source=False)
-    settings = TrainingSettings(learning_rate=1e-3, warmup=4, clip=1e9)
-    task = SegmenterTask(model, data, batch=160, seed=1)
-    return Trainer(task, settings, out, Session(stopping=Stopping(steps=1)))
+    model = MixedTransformer.of(settings, vocabulary, source=False)
+    task = SegmenterTask(model, vocabulary, text, text, cut_source=OwnCut(vocabulary), settings=settings)
+    return Trainer(task, settings, out, Session(), Processes())
 
 
 def test_the_step_is_along_the_gradient_of_the_mean_loss(
@@ -352,11 +351,11 @@ def test_another_text_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("model.safetensors", "is there and of no training"),
-        ("last.safetensors", "is there and of no training"),
-        ("training.jsonl", "is there and of no training"),
-        ("training.png", "is there and of no training"),
-        ("settings.json", "is not of a model that dpe trained"),
+        ("model.safetensors", "already exists and was not created by dpe"),
+        ("last.safetensors", "already exists and was not created by dpe"),
+        ("training.jsonl", "already exists and was not created by dpe"),
+        ("training.png", "already exists and was not created by dpe"),
+        ("settings.json", "was not written by dpe"),
     ],
 )
 def test_files_of_others_are_kept(name: str, says: str, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_killed_training_goes_on_and_ends_alike(
             assert process.wait(timeout=240) == (130 if number == signal.SIGINT else -number)
         finally:
             process.kill()
-    assert "goes on from step" in run(command)
+    assert "resumes from step" in run(command)
     assert_same_weights(out / "last.safetensors", finished / "last.safetensors")
     assert_same_weights(out / "model.safetensors", finished / "model.safetensors")
     steps = [record["step"] for record in read_curve(out / "training.jsonl")]
@@ -163,7 +163,7 @@ def test_a_language_model_needs_no_source(corpus: Path, tmp_path: Path) -> None:
     base = ["train-segmenter", "--vocab", corpus / "vocab.model", "--target", corpus / "train.fi",
             "--dev-target", corpus / "dev.fi", "--out", tmp_path / "lm", *FAST, "--steps", 3]  # fmt: skip
     run([*DPE, *base, "--no-source"])
-    assert json.loads((tmp_path / "lm/settings.json").read_text())["source"] is False
+    assert json.loads((tmp_path / "lm/settings.json").read_text())["settings"]["source"] is False
     assert "--no-source" in run([*DPE, *base], code=2)
 
 
@@ -184,7 +184,7 @@ def test_a_damaged_checkpoint_is_refused(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_long_lines_are_left_out_with_a_count(corpus: Path, tmp_path: Path) -> None:
-    says = run([*DPE, *training(corpus, tmp_path / "out", "--epochs", 1, "--max-characters", 40)])
+    says = run([*DPE, *training(corpus, tmp_path / "out", "--epochs", 1, "--set", "max_characters=40")])
     long = sum(
         max(map(len, pair)) > 40
         for pair in zip(
@@ -214,6 +214,6 @@ def last_dev_bits(out: Path) -> float:
 
 
 def test_where_all_lines_are_too_long_nothing_is_trained(corpus: Path, tmp_path: Path) -> None:
-    command = [*DPE, *training(corpus, tmp_path / "out", "--steps", 5, "--max-characters", 1)]
+    command = [*DPE, *training(corpus, tmp_path / "out", "--steps", 5, "--set", "max_characters=1")]
     left_out = "300 lines longer than 1 characters left out"
     assert run(command, code=2) == f"dpe: Nothing is left to train on: {left_out}.\n"

@@ -22,10 +22,8 @@ from dpe.cli import run
 from dpe.model.checkpoint import MODEL, save_model
 from dpe.model.translation import TranslationTransformer
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.settings import Stopping
 from dpe.translator.ctranslate2 import export_model, token_names
-from dpe.translator.deployment import export_translator
-from dpe.translator.translator import LONGEST_PART, exported, length_limit, load_model
+from dpe.translator.translator import LONGEST_PART, export_translator, exported, length_limit, load_model
 from tests.segmenters import learned_vocabulary, save_segmenter
 from tests.translators import SETTINGS, TEST, train, write_corpus
 from tests.vocabularies import make_vocabulary
@@ -38,7 +36,7 @@ SOURCES = [source for source, _ in TEST]
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("translator")
     corpus = write_corpus(directory / "corpus")
-    train(directory / "out", corpus, learned_vocabulary(), stopping=Stopping(steps=150))
+    train(directory / "out", corpus, learned_vocabulary(), steps=150)
     return directory / "out"
 
 
@@ -49,7 +47,7 @@ def translator(trained: Path) -> Translator:
 
 def random_model(vocabulary: Vocabulary, norm: str) -> TranslationTransformer:
     torch.manual_seed(3)
-    model = TranslationTransformer.of(replace(SETTINGS.network, norm=norm), vocabulary).eval()  # type: ignore[arg-type]
+    model = TranslationTransformer.of(replace(SETTINGS, norm=norm), vocabulary).eval()  # type: ignore[arg-type]
     with torch.no_grad():
         model.embedding.weight.mul_(2.0)  # less flat than at the start of a training
         for name, parameter in model.named_parameters():
@@ -181,7 +179,7 @@ def test_a_beam_above_the_vocabulary_is_refused(translator: Translator) -> None:
 
 
 def test_more_translations_than_the_beam_are_refused(translator: Translator) -> None:
-    with pytest.raises(UserError, match="the beam is 2"):
+    with pytest.raises(UserError, match="at most the beam, 2"):
         translator.n_best(SOURCES[0], n=3, beam=2)
 
 
@@ -249,7 +247,7 @@ def test_moses_tokenises_before_and_detokenises_after() -> None:
 
 def test_moses_languages_are_stored_in_the_translator(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
-    train(tmp_path / "out", corpus, learned_vocabulary(), stopping=Stopping(steps=1), moses=("en", "fi"))
+    train(tmp_path / "out", corpus, learned_vocabulary(), steps=1, moses=("en", "fi"))
     loaded = Translator.load(tmp_path / "out")
     assert loaded._tokenize("a, b") == "a , b"
     assert loaded._detokenize("a , b") == "a, b"
@@ -272,10 +270,10 @@ def test_the_export_is_made_once_and_again_for_other_weights(trained: Path, tmp_
 
 
 def test_what_is_no_translator_is_refused(trained: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no trained translator"):
+    with pytest.raises(UserError, match="does not contain a trained translator"):
         Translator.load(tmp_path)
     vocabulary = learned_vocabulary()
-    with pytest.raises(UserError, match="holds a segmenter, not a translator"):
+    with pytest.raises(UserError, match="contains a segmenter, not a translator"):
         Translator.load(save_segmenter(tmp_path / "segmenter", vocabulary))
     copy = tmp_path / "copy"
     shutil.copytree(trained, copy)
@@ -322,7 +320,7 @@ def test_the_readme_of_an_export_translates_with_few_lines(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, cwd=out, check=True
     )
     assert done.stdout == translator.translate("Hello.") + "\n"
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         export_translator(trained, out, int8=False)
 
 

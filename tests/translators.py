@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dpe.evaluation.scores import SystemOutput, score
-from dpe.model.transformer import TransformerSettings
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.settings import Session, Stopping, TrainingSettings
+from dpe.training.processes import Session
 from dpe.training.state import Position
-from dpe.translator.targets import CorpusCutter
-from dpe.translator.training import TranslatorSettings, train_translator
+from dpe.translator.settings import TranslatorSettings
+from dpe.translator.training import train_translator
 from tests.segmenters import PAIRS
 
 TRAIN, DEV, TEST = PAIRS[:300], PAIRS[300:310], PAIRS[310:374]
 SETTINGS = TranslatorSettings(
-    network=TransformerSettings(
-        width=32, heads=2, feed_forward=64, encoder_layers=2, decoder_layers=2, dropout=0.0
-    ),
-    training=TrainingSettings(learning_rate=1e-2, warmup=30),
+    width=32,
+    heads=2,
+    feed_forward=64,
+    encoder_layers=2,
+    decoder_layers=2,
+    dropout=0.0,
+    learning_rate=1e-2,
+    warmup=30,
     batch=1_000,
 )
 
@@ -41,31 +42,26 @@ def open_corpus(directory: Path, name: str) -> ParallelText:
     return ParallelText.open(directory / f"{name}.en", directory / f"{name}.fi")
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    return score(SystemOutput("dev", list(hypotheses)), references).bleu
-
-
 def train(
     out: Path,
     corpus: Path,
     vocabulary: Vocabulary,
     *,
-    stopping: Stopping,
-    seed: int = 1,
-    cutter: CorpusCutter | None = None,
+    segmenter: Path | None = None,
     cuts: Path | None = None,
-    save_seconds: float = 300.0,
+    session: Session = Session(),
     **changes: Any,
 ) -> Position:
     """Train with `SETTINGS`, some of them changed."""
     return train_translator(
         out,
-        vocabulary,
-        open_corpus(corpus, "train"),
-        open_corpus(corpus, "dev"),
-        settings=replace(SETTINGS, training=replace(SETTINGS.training, seed=seed), **changes),
-        session=Session(stopping=stopping, save_seconds=save_seconds),
-        bleu=bleu,
-        cutter=cutter,
+        vocabulary=vocabulary,
+        source=corpus / "train.en",
+        target=corpus / "train.fi",
+        dev_source=corpus / "dev.en",
+        dev_target=corpus / "dev.fi",
+        segmenter=segmenter,
         cuts=cuts,
+        settings=replace(SETTINGS, **changes),
+        session=session,
     )

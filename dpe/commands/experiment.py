@@ -1,4 +1,4 @@
-"""Commands that run whole experiments and look at them: run, table, show."""
+"""Commands that run whole experiments and show them: run, table, show, report."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ def run(
     context: typer.Context,
     *,
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A TOML file; see recipes/.")],
-    set_: Annotated[
+    changes: Annotated[
         list[str],
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the recipe; may be repeated."),
     ] = [],  # noqa: B006
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where everything goes. [default: runs/NAME]")
+        Path | None,
+        typer.Option(metavar="DIR", file_okay=False, help="Where everything goes. [default: runs/NAME]"),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the stages and how far each is; make nothing.")
@@ -43,29 +44,26 @@ def run(
 ) -> None:
     """Run an experiment from text to the table of scores; what is up to date is not made again.
 
-    Killed and started again it goes on. Several processes may work on one run at the same time: start the
+    Killed and started again it resumes. Several processes may work on one run at the same time: start the
     command again, with --threads 1 for each on a machine of two cores, and they share the stages.
 
     Example: `dpe run recipes/demo.toml --set vocabulary.size=2000`
     """
     from dpe.evaluation.tables import print_tables
     from dpe.experiment.artifacts import Artifacts
-    from dpe.experiment.models import Compute
-    from dpe.experiment.reading import read_recipe
+    from dpe.experiment.recipe import read_recipe
     from dpe.experiment.run import Part, describe, plan, run_experiment
     from dpe.experiment.stages import Experiment
-    from dpe.model.device import use_threads
+    from dpe.training.processes import Session
 
-    progress: Progress = context.obj
-    read = read_recipe(recipe, set_)
-    compute = Compute(device=device, threads=threads)
-    experiment = Experiment(read, out or Path("runs") / read.name, compute, progress)
+    read = read_recipe(recipe, changes)
+    session = Session(device=device, threads=threads, workers=threads, progress=context.obj)
+    experiment = Experiment(read, out or Path("runs") / read.name, session)
     part = Part(systems=tuple(only), seeds=tuple(seed))
     if dry_run:
         for line in describe(plan(experiment, part), Artifacts(experiment.root)):
             print(line)
         return
-    use_threads(threads)
     print_tables(run_experiment(experiment, part))
 
 
@@ -157,4 +155,4 @@ def _refuse_file_of_run(out: Path, run: Path) -> None:
     """Refuse to replace what the run made; an earlier page may go."""
     is_page = out.suffix in (".html", ".htm")
     if out.is_file() and not is_page and out.resolve().is_relative_to(run.resolve()):
-        raise UserError(f"{out}: is a file of the run; give the report another name.")
+        raise UserError(f"{out} is a file of the run; give the report another name.")

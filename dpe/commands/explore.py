@@ -33,7 +33,7 @@ def explore(
     segmenter: Annotated[
         list[Path],
         typer.Option(
-            "--segmenter", metavar="DIR", help="What train-segmenter made; give several to compare."
+            "--segmenter", metavar="DIR", help="A directory that train-segmenter made; several to compare."
         ),
     ],
     examples: Annotated[
@@ -51,7 +51,7 @@ def explore(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
     device: Device = "auto",
 ) -> None:
-    """Look at the cuts of sentences in a web page: lattices, probabilities, the BPE cut beside them.
+    """Look at segmentations in a web page: lattices, probabilities, BPE beside them.
 
     Needs the extra `explore`: `pip install '.[explore]'` in a checkout. Stop it with Ctrl-C. The page asks
     POST /api/segment, which /openapi.json describes, so that a program can ask it too.

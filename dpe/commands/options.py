@@ -1,53 +1,32 @@
-"""Options that several commands share."""
+"""Options that several commands share, and checks of arguments together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpe.choices import BleuTokens, PresetName
 from dpe.errors import UserError
 from dpe.files import Stamp, is_standard_stream
+from dpe.settings import parse_override
+from dpe.training.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from dpe.training.processes import Session
 
 
-def refuse_idle(options: Mapping[str, object], *, needs: str) -> None:
-    """Refuse options that were given where nothing uses them; `None` is not given."""
-    for name, value in options.items():
-        if value is not None:
-            raise UserError(f"{name} is for {needs}.")
+def setting_option(cls: type[Any], name: str, *flags: str, more: str = "") -> Any:
+    """An option for a field of a settings class, with the field's help text."""
+    (field,) = [one for one in fields(cls) if one.name == name]
+    return typer.Option(*flags, help=f"{field.metadata['help']}{more}", show_default=False)
 
 
-def refuse_overwriting(out: Path | None, *inputs: Path | None) -> None:
-    """Refuse an output that is one of the files it would be made from."""
-    for path in inputs:
-        if out and path and out.is_file() and path.exists() and out.samefile(path):
-            raise UserError(f"{out}: is an input as well; give the output another name.")
-
-
-def refuse_two_streams(*inputs: Path | None) -> None:
-    """Refuse `-` for more than one input: the first would take all of it."""
-    if sum(path is not None and is_standard_stream(path) for path in inputs) > 1:
-        raise UserError("Standard input (-) can be read once only; give files for the other inputs.")
-
-
-def require_files(*paths: Path | None) -> None:
-    """Refuse pipes and the like among what is read more than once."""
-    for path in paths:
-        if path is not None and str(path) == "-":
-            raise UserError("Standard input cannot be read twice, which this needs; save it as a file.")
-        if path is not None:
-            Stamp.of(path)
-
-
-def model_files(directory: Path) -> list[Path]:
-    """What a training wrote into its directory, as far as it may be there."""
-    from dpe.model.checkpoint import CURVE, PICTURE, SETTINGS, VOCABULARY
-
-    names = [directory / name for name in (SETTINGS, VOCABULARY, CURVE, PICTURE)]
-    return [*names, *directory.glob("*.safetensors"), *directory.glob("ctranslate2-*/*")]
+def _of_preset(name: str) -> Any:
+    return setting_option(ModelSettings, name, more=" [default: the preset's]")
 
 
 VocabularyFile = Annotated[Path, typer.Option("--vocab", metavar="FILE", help="A SentencePiece model.")]
@@ -60,52 +39,91 @@ OutFile = Annotated[
     typer.Option(
         "--out",
         metavar="FILE",
-        help="Where to write, packed if it ends in .gz or .xz; standard output if absent.",
+        help="Where to write, compressed if it ends in .gz or .xz; standard output if absent.",
     ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto takes a GPU where there is one.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same result.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON instead of tables.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")]
-
 BleuTokenize = Annotated[
     BleuTokens,
-    typer.Option(help="What BLEU takes for a token, as in sacreBLEU; zh and char for text without blanks."),
+    typer.Option(help="What BLEU takes for a token, as in sacreBLEU; zh and char for text without spaces."),
 ]
 
 # Of both trainings.
-Preset = Annotated[
-    PresetName,
-    typer.Option(
-        help="Size of the network, and how it is trained; base is the paper's. Options change the training; "
-        "another size takes a recipe."
-    ),
-]
+Preset = Annotated[PresetName, typer.Option(help="Sizes and training; base is the paper's.")]
+SourceSide = Annotated[Path | None, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")]
 TrainTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the training text.")]
 DevTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the development text.")]
-Epochs = Annotated[
-    int | None,
-    typer.Option(min=1, help="Passes over the text. [default: the preset's, or no limit with --steps]"),
+ModelOut = Annotated[
+    Path, typer.Option(metavar="DIR", file_okay=False, help="Where the model goes; resumes a model there.")
 ]
-Steps = Annotated[int | None, typer.Option(min=1, help="Updates; alone or beside --epochs.")]
-Accumulate = Annotated[int | None, typer.Option(min=1, help="Batches in one update. [default: the preset's]")]
-LearningRate = Annotated[float | None, typer.Option(min=0.0, help="[default: the preset's]")]
-Warmup = Annotated[int | None, typer.Option(min=0, help="Updates of rising rate. [default: the preset's]")]
-Dropout = Annotated[
-    float | None, typer.Option(min=0.0, max=1.0, help="Of the network. [default: the preset's]")
-]
+Epochs = Annotated[int | None, _of_preset("epochs")]
+Steps = Annotated[int | None, setting_option(ModelSettings, "steps")]
+Accumulate = Annotated[int | None, _of_preset("accumulate")]
+LearningRate = Annotated[float | None, _of_preset("learning_rate")]
+Warmup = Annotated[int | None, _of_preset("warmup")]
+Dropout = Annotated[float | None, _of_preset("dropout")]
+TrainingSeed = Annotated[int | None, setting_option(ModelSettings, "seed", more=" [default: 1]")]
+Bf16 = Annotated[bool | None, setting_option(ModelSettings, "bf16", "--bf16")]
+Average = Annotated[int | None, setting_option(ModelSettings, "average")]
+Patience = Annotated[int | None, setting_option(ModelSettings, "patience")]
 Threads = Annotated[int | None, typer.Option(min=1, max=1000, help="CPU threads. [default: all cores]")]
-Bf16 = Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 on a GPU.")]
 SaveMinutes = Annotated[
     float, typer.Option(min=0.0, help="Save at least this often, beside every epoch's end.")
 ]
-Average = Annotated[int, typer.Option(min=1, help="Try the mean of the last N epochs' weights.")]
+Changes = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change any other setting, as in --set width=512; docs/usage.md lists them; may be repeated.",
+    ),
+]
+
+
+def given_settings(options: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """The settings that a user gave: options that are not None, then `--set`."""
+    given = {name: value for name, value in options.items() if value is not None}
+    for change in changes:
+        given |= parse_override(change)
+    return given
+
+
+def training_session(
+    context: typer.Context,
+    *,
+    device: str,
+    threads: int | None,
+    save_minutes: float,
+    workers: int | None = None,
+) -> Session:
+    from dpe.training.processes import Session
+
+    return Session(
+        device=device, threads=threads, workers=workers, save_seconds=60 * save_minutes, progress=context.obj
+    )
+
+
+def refuse_overwriting(out: Path | None, *inputs: Path | None) -> None:
+    """Refuse an output that is one of the files it would be made from."""
+    for path in inputs:
+        if out and path and out.is_file() and path.exists() and out.samefile(path):
+            raise UserError(f"{out} is also an input; give the output another name.")
+
+
+def require_files(*paths: Path | None) -> None:
+    """Refuse pipes and the like among files that are read more than once."""
+    for path in paths:
+        if path is not None and str(path) == "-":
+            raise UserError("Standard input cannot be read twice; save it as a file.")
+        if path is not None:
+            Stamp.of(path)
 
 
 def named_file(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
     """A callback for outputs that are files only."""
     if path is not None and is_standard_stream(path):
-        raise UserError(
-            f"{parameter.opts[0]} takes the name of a file; this is not written to standard output."
-        )
+        raise UserError(f"{parameter.opts[0]} needs the name of a file; this cannot go to standard output.")
     return path

@@ -1,4 +1,4 @@
-"""Commands of the segmenter: train-segmenter."""
+"""Commands of the segmenter: train-segmenter, segment, score."""
 
 from __future__ import annotations
 
@@ -10,34 +10,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpe.choices import CutFormat, CutMode
-from dpe.commands.options import Device, OutFile, model_files, refuse_idle, refuse_overwriting
-from dpe.errors import UserError
-from dpe.progress import Progress
-
-if TYPE_CHECKING:
-    from dpe.corpus_run.lines import EpochDraws
-    from dpe.corpus_run.run import Answerer, CorpusText
 from dpe.commands.options import (
     Accumulate,
     Average,
     Bf16,
+    Changes,
+    Device,
     DevTarget,
     Dropout,
     Epochs,
     LearningRate,
+    ModelOut,
+    OutFile,
+    Patience,
     Preset,
     SaveMinutes,
-    Seed,
+    SourceSide,
     Steps,
     Threads,
+    TrainingSeed,
     TrainTarget,
     VocabularyFile,
     Warmup,
+    given_settings,
+    refuse_overwriting,
+    setting_option,
+    training_session,
 )
-from dpe.commands.training import training_session
+from dpe.errors import UserError
+from dpe.progress import Progress
+from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings, SegmentSettings
+from dpe.settings import changed
+from dpe.training.settings import from_preset
+
+if TYPE_CHECKING:
+    from dpe.corpus_run.run import Answerer
 
 SegmenterDirectory = Annotated[
-    Path, typer.Option("--segmenter", metavar="DIR", help="What train-segmenter made.")
+    Path, typer.Option("--segmenter", metavar="DIR", help="A directory that train-segmenter made.")
 ]
 SourceFile = Annotated[
     Path | None,
@@ -54,30 +64,17 @@ TargetFile = Annotated[
         "(of the target alone for an LM segmenter).",
     ),
 ]
-SourceDropout = Annotated[
-    float | None,
-    typer.Option(min=0.0, max=1.0, help="Cut the source by BPE dropout of this --epoch first. [default: 0]"),
-]
-CutSeed = Annotated[
-    int | None,
-    typer.Option(min=0, max=2**63 - 1, help="Same seed, same random cuts. [default: 1]"),
-]
-Epoch = Annotated[int | None, typer.Option(min=0, help="Another epoch gives other random cuts. [default: 0]")]
-BatchCharacters = Annotated[
-    int | None,
-    typer.Option(min=1, help="Target characters computed at once. [default: 4000]", show_default=False),
-]
+SourceDropout = Annotated[float, setting_option(SegmentSettings, "source_dropout")]
+DrawSeed = Annotated[int, setting_option(SegmentSettings, "seed", more=" [default: 1]")]
+Epoch = Annotated[int, setting_option(SegmentSettings, "epoch", more=" [default: 0]")]
+BatchCharacters = Annotated[int, typer.Option(min=1, help="Target characters computed at once.")]
 Workers = Annotated[
     int | None,
     typer.Option(
-        min=1,
-        help="Processes of one thread each. [default: one per core; 1 on a GPU or for a short text]",
-        show_default=False,
+        min=1, help="Processes of one thread each. [default: one per core; 1 on a GPU or for a short text]"
     ),
 ]
-Force = Annotated[
-    bool, typer.Option("--force", help="Start over, whatever is at --out and whatever made it.")
-]
+Force = Annotated[bool, typer.Option("--force", help="Start over, whatever is in --out.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -87,6 +84,82 @@ def register(app: typer.Typer) -> None:
     app.command("score")(score)
 
 
+def train_segmenter(
+    context: typer.Context,
+    *,
+    vocab: VocabularyFile,
+    target: TrainTarget,
+    dev_target: DevTarget,
+    out: ModelOut,
+    source: SourceSide = None,
+    dev_source: SourceSide = None,
+    no_source: Annotated[
+        bool, typer.Option("--no-source", help="A language model of the target alone (LM DPE).")
+    ] = False,
+    preset: Preset = "small",
+    epochs: Epochs = None,
+    steps: Steps = None,
+    batch_characters: Annotated[
+        int | None, setting_option(SegmenterSettings, "batch", more=" [default: the preset's]")
+    ] = None,
+    accumulate: Accumulate = None,
+    learning_rate: LearningRate = None,
+    warmup: Warmup = None,
+    dropout: Dropout = None,
+    source_dropout: Annotated[
+        float | None, setting_option(SegmenterSettings, "source_dropout", more=" [default: 0.05]")
+    ] = None,
+    seed: TrainingSeed = None,
+    bf16: Bf16 = None,
+    average: Average = None,
+    patience: Patience = None,
+    changes: Changes = [],  # noqa: B006
+    device: Device = "auto",
+    threads: Threads = None,
+    save_minutes: SaveMinutes = 5.0,
+) -> None:
+    """Train the mixed character-subword transformer on the exact marginal likelihood.
+
+    Started again with the same --out it resumes from its last save. Several processes:
+    `torchrun --nproc-per-node 2 -m dpe train-segmenter ...`
+
+    Example: `dpe train-segmenter --vocab vocab.model --source train.en --target train.fi
+    --dev-source dev.en --dev-target dev.fi --preset tiny --out segmenter`
+    """
+    from dpe.segmenter.training import train_segmenter as train
+
+    if no_source and (source or dev_source):
+        raise UserError("--no-source trains a model of the target alone; leave the source files out.")
+    if not no_source and (source is None or dev_source is None):
+        raise UserError("Give --source and --dev-source, or --no-source for a model of the target alone.")
+    options = {
+        "preset": preset,
+        "epochs": epochs,
+        "steps": steps,
+        "batch": batch_characters,
+        "accumulate": accumulate,
+        "learning_rate": learning_rate,
+        "warmup": warmup,
+        "dropout": dropout,
+        "source_dropout": source_dropout,
+        "seed": seed,
+        "bf16": bf16,
+        "average": average,
+        "patience": patience,
+        "source": False if no_source else None,
+    }
+    train(
+        out,
+        vocabulary=vocab,
+        source=source,
+        target=target,
+        dev_source=dev_source,
+        dev_target=dev_target,
+        settings=from_preset(SEGMENTER_PRESETS, given_settings(options, changes), "dpe train-segmenter"),
+        session=training_session(context, device=device, threads=threads, save_minutes=save_minutes),
+    )
+
+
 def segment(
     context: typer.Context,
     *,
@@ -94,67 +167,50 @@ def segment(
     source: SourceFile = None,
     target: TargetFile = None,
     out: OutFile = None,
-    mode: Annotated[
-        CutMode,
-        typer.Option(help="The best cut, random cuts from the posterior, or the n best."),
-    ] = "best",
-    n: Annotated[
-        int | None,
-        typer.Option(min=1, max=1000, help="Cuts of a line. [default: 5 for n-best, 1 for sample]"),
-    ] = None,
-    temperature: Annotated[
-        float, typer.Option(help="For sample: divides the scores; below 1 keeps closer to the best cut.")
-    ] = 1.0,
-    source_dropout: SourceDropout = None,
-    seed: CutSeed = None,
-    epoch: Epoch = None,
+    mode: Annotated[CutMode, setting_option(SegmentSettings, "mode")] = "best",
+    n: Annotated[int | None, setting_option(SegmentSettings, "n")] = None,
+    temperature: Annotated[float, setting_option(SegmentSettings, "temperature")] = 1.0,
+    source_dropout: SourceDropout = 0.0,
+    seed: DrawSeed = 1,
+    epoch: Epoch = 0,
     format: Annotated[
         CutFormat,
-        typer.Option(help="How cuts are written; several cuts of a line are separated by tabs."),
+        typer.Option(help="Output format; several segmentations of a line are separated by tabs."),
     ] = "pieces",
-    batch_characters: BatchCharacters = None,
+    batch_characters: BatchCharacters = 4_000,
     workers: Workers = None,
     device: Device = "auto",
     force: Force = False,
 ) -> None:
-    """Cut a text with a trained segmenter. One line in, one line out.
+    """Segment a text with a trained segmenter. One line in, one line out.
 
     The result is the same for any number of workers. Killed and started again with the same arguments it
-    goes on after the lines that were saved (every 2,000, in `OUT.partial` and `.OUT.dpe.json`); a finished
-    output is not overwritten by another configuration unless --force says so. With --source-dropout 0.05 and
+    resumes after the lines that were saved (every 2,000, in `OUT.partial` and `.OUT.dpe.json`); a finished
+    output is not overwritten by another configuration unless --force is given. With --source-dropout 0.05 and
     --epoch 0, 1, 2... it is the paper's on-the-fly DPE; with 0 its fixed DPE.
 
     A line of more than 2,000 characters is read in windows, each with the 1,000 characters before it (and
-    the 2,000 source pieces around the same place); its words are still cut exactly.
+    the 2,000 source pieces around the same place); its words are still segmented exactly.
 
     Example: `dpe segment --segmenter segmenter --source train.en --target train.fi --out train.dpe.fi`
     """
-    from dpe.corpus_run.lines import CutSettings, LineCutter
-    from dpe.lattice.dynamic_program import check_temperature
+    from dpe.corpus_run.lines import LineCutter
 
-    if mode == "best" and n is not None:
-        raise UserError("There is one best cut; --n is for --mode n-best and sample.")
-    if mode != "sample" and temperature != 1.0:
-        raise UserError("--temperature is for --mode sample.")
-    if mode != "sample" and source_dropout is None:
-        refuse_idle(
-            {"--seed": seed, "--epoch": epoch}, needs="random cuts: --source-dropout, or --mode sample"
-        )
-    check_temperature(temperature)
-    count = {"best": 1, "sample": n or 1, "n-best": n or 5}[mode]
-    settings = CutSettings(
+    settings = SegmentSettings(
         mode=mode,
-        n=count,
-        temperature=temperature,
-        format=format,
-        draws=_draws(source_dropout, seed, epoch),
+        n={"best": 1, "sample": n or 1, "n-best": n or 5}[mode],
+        temperature=temperature if mode == "sample" else 1.0,
+        source_dropout=source_dropout,
+        seed=seed,
+        epoch=epoch,
     )
     _run(
         context.obj,
-        partial(LineCutter, segmenter, settings),
+        partial(LineCutter, segmenter, settings, format),
         segmenter,
-        {"command": "segment"} | settings.configuration(),
-        text=_text(segmenter, source, target, source_dropout=source_dropout),
+        {"command": "segment", "format": format} | changed(settings),
+        source=source,
+        target=target,
         out=out,
         batch_characters=batch_characters,
         workers=workers,
@@ -170,15 +226,15 @@ def score(
     source: SourceFile = None,
     target: TargetFile = None,
     out: OutFile = None,
-    source_dropout: SourceDropout = None,
-    seed: CutSeed = None,
-    epoch: Epoch = None,
-    batch_characters: BatchCharacters = None,
+    source_dropout: SourceDropout = 0.0,
+    seed: DrawSeed = 1,
+    epoch: Epoch = 0,
+    batch_characters: BatchCharacters = 4_000,
     workers: Workers = None,
     device: Device = "auto",
     force: Force = False,
 ) -> None:
-    """Exact log-probability of every line, summed over all its cuts. One line in, one line out.
+    """Exact log-probability of every line, summed over all its segmentations. One line in, one line out.
 
     A line of more than 2,000 characters is read in windows, as by `dpe segment`.
 
@@ -190,16 +246,15 @@ def score(
     from dpe.corpus_run.lines import LineScorer
     from dpe.segmenter.answers import Score
 
-    if source_dropout is None:
-        refuse_idle({"--seed": seed, "--epoch": epoch}, needs="random cuts: --source-dropout")
     progress: Progress = context.obj
-    draws = _draws(source_dropout, seed, epoch)
+    settings = SegmentSettings(source_dropout=source_dropout, seed=seed, epoch=epoch)
     totals = _run(
         progress,
-        partial(LineScorer, segmenter, draws),
+        partial(LineScorer, segmenter, settings),
         segmenter,
-        {"command": "score"} | draws.configuration(),
-        text=_text(segmenter, source, target, source_dropout=source_dropout),
+        {"command": "score"} | changed(settings),
+        source=source,
+        target=target,
         out=out,
         batch_characters=batch_characters,
         workers=workers,
@@ -216,149 +271,48 @@ def score(
         )
 
 
-def _draws(dropout: float | None, seed: int | None, epoch: int | None) -> EpochDraws:
-    from dpe.corpus_run.lines import EpochDraws
-
-    return EpochDraws(dropout=dropout or 0.0, seed=1 if seed is None else seed, epoch=epoch or 0)
-
-
-def _text(
-    segmenter: Path, source: Path | None, target: Path | None, *, source_dropout: float | None
-) -> CorpusText:
-    """The text to read; a source must be given if, and only if, the segmenter was trained with one."""
-    from dpe.corpus_run.run import CorpusText
-    from dpe.model.checkpoint import read_settings
-
-    has_source = bool(read_settings(segmenter, "segmenter")["source"])
-    if source is not None and not has_source:
-        raise UserError(f"{segmenter} was trained without a source; leave --source out.")
-    if source is None and target is not None and has_source:
-        raise UserError(f"{segmenter} was trained with a source; give --source too.")
-    if source is not None and target is None:
-        raise UserError("The target is missing; give --target too, or both sides on standard input.")
-    if source_dropout and not has_source:
-        raise UserError(f"{segmenter} was trained without a source, so there is no source dropout.")
-    return CorpusText(source, target, has_source)
-
-
 def _run(
     progress: Progress,
     answerer: Callable[..., Answerer],
     segmenter: Path,
     asked: Mapping[str, Any],
     *,
-    text: CorpusText,
+    source: Path | None,
+    target: Path | None,
     out: Path | None,
-    batch_characters: int | None,
+    batch_characters: int,
     workers: int | None,
     device: str,
     force: bool,
 ) -> Mapping[str, float]:
-    """Ask about every line; gives the sums over all lines. `asked` says in a record what was asked."""
+    """Ask about every line; returns the sums over all lines. `asked` goes into the output's record."""
+    from dpe import __version__
     from dpe.corpus_run.output import partial_file
-    from dpe.corpus_run.run import CorpusRun
+    from dpe.corpus_run.run import CorpusRun, CorpusText
+    from dpe.model.checkpoint import model_files, model_settings, read_settings
     from dpe.model.device import choose_device
-    from dpe.segmenter.segmenter import BATCH_CHARACTERS, fingerprint
-    from dpe.version import __version__
+    from dpe.segmenter.segmenter import fingerprint
 
+    has_source = model_settings(
+        read_settings(segmenter, "segmenter"), SegmenterSettings, str(segmenter)
+    ).source
+    if source is not None and not has_source:
+        raise UserError(f"{segmenter} was trained without a source; leave --source out.")
+    if source is None and target is not None and has_source:
+        raise UserError(f"{segmenter} was trained with a source; give --source too.")
+    if source is not None and target is None:
+        raise UserError("The target is missing; give --target too, or both sides on standard input.")
     for place in (out, out and partial_file(out)):
-        refuse_overwriting(place, text.source, text.target, *model_files(segmenter))
+        refuse_overwriting(place, source, target, *model_files(segmenter))
     chosen = choose_device(device)
-    budget = batch_characters or BATCH_CHARACTERS
     configuration = {
         **asked,
         "version": __version__,
         "segmenter": fingerprint(segmenter),
-        "batch_characters": budget,
+        "batch_characters": batch_characters,
         "device": chosen.type,
     }
-    run = CorpusRun.of(answerer, device=chosen, workers=workers, batch_characters=budget, progress=progress)
-    return run.write(text, out, configuration, force=force).totals
-
-
-def train_segmenter(
-    context: typer.Context,
-    *,
-    vocab: VocabularyFile,
-    target: TrainTarget,
-    dev_target: DevTarget,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the segmenter goes; resumes what is there.")
-    ],
-    source: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")
-    ] = None,
-    dev_source: Annotated[Path | None, typer.Option(metavar="FILE", help="Source side.")] = None,
-    no_source: Annotated[
-        bool, typer.Option("--no-source", help="A language model of the target alone (LM DPE).")
-    ] = False,
-    preset: Preset = "small",
-    epochs: Epochs = None,
-    steps: Steps = None,
-    batch_characters: Annotated[
-        int | None, typer.Option(min=1, help="Target characters in a batch. [default: the preset's]")
-    ] = None,
-    accumulate: Accumulate = None,
-    learning_rate: LearningRate = None,
-    warmup: Warmup = None,
-    dropout: Dropout = None,
-    source_dropout: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="BPE dropout of the source. [default: 0.05]")
-    ] = None,
-    max_characters: Annotated[int, typer.Option(min=1, help="Leave longer lines out of training.")] = 1000,
-    seed: Seed = 1,
-    device: Device = "auto",
-    threads: Threads = None,
-    bf16: Bf16 = False,
-    save_minutes: SaveMinutes = 5.0,
-    average: Average = 1,
-    patience: Annotated[
-        int | None, typer.Option(min=1, help="Stop after N epochs without a better development score.")
-    ] = None,
-) -> None:
-    """Train the mixed character-subword transformer on the exact marginal likelihood.
-
-    Started again with the same --out it goes on from its last save. Many processes:
-    `torchrun --nproc-per-node 2 -m dpe train-segmenter ...`
-
-    Example: `dpe train-segmenter --vocab vocab.model --source train.en --target train.fi
-    --dev-source dev.en --dev-target dev.fi --preset tiny --out segmenter`
-    """
-    from dpe.errors import UserError
-    from dpe.segmenter.training import SegmenterSettings
-    from dpe.segmenter.training import train_segmenter as train
-    from dpe.text.text_file import ParallelText
-    from dpe.text.vocabulary import Vocabulary
-    from dpe.training.settings import SEGMENTER_PRESETS
-
-    if no_source and (source or dev_source):
-        raise UserError("--no-source trains a model of the target alone; leave the source files out.")
-    if not no_source and (source is None or dev_source is None):
-        raise UserError("Give --source and --dev-source, or --no-source for a model of the target alone.")
-    if no_source and source_dropout is not None:
-        raise UserError("--no-source trains a model of the target alone; leave --source-dropout out.")
-    if source_dropout is None:
-        source_dropout = 0.0 if no_source else SegmenterSettings.source_dropout
-    chosen = SEGMENTER_PRESETS[preset]
-    settings = SegmenterSettings(
-        network=chosen.network_with(dropout=dropout),
-        training=chosen.training_with(
-            accumulate=accumulate, learning_rate=learning_rate, warmup=warmup, seed=seed, bf16=bf16
-        ),
-        batch=batch_characters or chosen.batch,
-        source=not no_source,
-        source_dropout=source_dropout,
-        max_characters=max_characters,
+    run = CorpusRun(
+        answerer, device=chosen, workers=workers, batch_characters=batch_characters, progress=progress
     )
-    stopping = chosen.stopping(epochs=epochs, steps=steps, patience=patience, average=average)
-    with training_session(
-        context, out, stopping, device=device, threads=threads, save_minutes=save_minutes
-    ) as session:
-        train(
-            out,
-            Vocabulary.load(vocab),
-            ParallelText.open(source, target, cache=out / "cache"),
-            ParallelText.open(dev_source, dev_target, cache=out / "cache"),
-            settings=settings,
-            session=session,
-        )
+    return run.write(CorpusText(source, target, has_source), out, configuration, force=force).totals

@@ -10,15 +10,7 @@ from typing import Annotated
 import typer
 
 from dpe.choices import CountMethod, Normalization, PieceFormat, VocabularyType
-from dpe.commands.options import (
-    InputFile,
-    OutFile,
-    VocabularyFile,
-    named_file,
-    refuse_idle,
-    refuse_overwriting,
-    refuse_two_streams,
-)
+from dpe.commands.options import InputFile, OutFile, VocabularyFile, named_file, refuse_overwriting
 from dpe.errors import UserError
 from dpe.progress import Progress
 
@@ -36,7 +28,7 @@ def register(app: typer.Typer) -> None:
 def demo_corpus(
     context: typer.Context,
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the files.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", file_okay=False, help="Where to write the files.")],
     pairs: Annotated[int, typer.Option(min=1, help="Training pairs.")] = 20_000,
     seed: Annotated[int, typer.Option(help="Another seed gives another corpus.")] = 1,
 ) -> None:
@@ -121,16 +113,17 @@ def vocab(
 
     Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
     """
-    from dpe.files import refuse_same_file
+    from dpe.files import is_standard_stream, refuse_same_file
     from dpe.text.corpus import read_lines, write_lines
     from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
     refuse_overwriting(out, *source, *target, protect)
     refuse_overwriting(listing, *source, *target, protect, out)
-    refuse_two_streams(*source, *target, protect)
+    if sum(path is not None and is_standard_stream(path) for path in (*source, *target, protect)) > 1:
+        raise UserError("Standard input (-) can be read only once; give files for the other inputs.")
     refuse_same_file([path.resolve() for path in (out, listing) if path])
     if not source and not target:
-        raise UserError("There is no text to learn from; give --source or --target files.")
+        raise UserError("No text to learn from; give --source or --target files.")
     protected = tuple(line for line in read_lines(protect) if line) if protect else ()
     settings = VocabularySettings(
         size=size,
@@ -149,7 +142,7 @@ def vocab(
 
 
 def pieces(*, vocab: VocabularyFile, out: OutFile = None) -> None:
-    """List the pieces that text is cut into, one a line: what the dictionary of another toolkit must hold.
+    """List the pieces that text is segmented into, one a line: the dictionary that another toolkit needs.
 
     Special pieces (padding, unknown, begin, end) are left out; toolkits have their own.
 
@@ -167,48 +160,33 @@ def encode(
     *,
     vocab: VocabularyFile,
     file: InputFile = None,
-    method: Annotated[CountMethod, typer.Option(help="How to cut.")] = "bpe",
-    dropout: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="For bpe-dropout. [default: 0.05]")
-    ] = None,
+    method: Annotated[CountMethod, typer.Option(help="How to segment.")] = "bpe",
+    dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="For bpe-dropout.")] = 0.05,
     alpha: Annotated[
         float | None,
-        typer.Option(min=0.0, help="For unigram: sample with this sharpness instead of the best cut."),
+        typer.Option(
+            min=0.0, help="For unigram: sample with this sharpness instead of the best segmentation."
+        ),
     ] = None,
     nbest: Annotated[
-        int, typer.Option(help="For unigram: sample among this many best cuts; -1 is all.")
+        int, typer.Option(help="For unigram with --alpha: sample among this many best; -1 is all.")
     ] = -1,
-    seed: Annotated[
-        int | None, typer.Option(help="Random cuts depend on seed, epoch and line only. [default: 1]")
-    ] = None,
-    epoch: Annotated[
-        int | None, typer.Option(min=0, help="Another epoch gives other random cuts. [default: 0]")
-    ] = None,
+    seed: Annotated[int, typer.Option(help="Random segmentations depend on seed, epoch and line only.")] = 1,
+    epoch: Annotated[int, typer.Option(min=0, help="Another epoch gives other random segmentations.")] = 0,
     format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
     out: OutFile = None,
 ) -> None:
-    """Cut text by counts: BPE, BPE dropout, longest match, unigram. One line in, one line out.
+    """Segment text by counts: BPE, BPE dropout, longest match, unigram. One line in, one line out.
 
     Example: `dpe encode --vocab vocab.model --method bpe-dropout --epoch 3 train.fi > train.3.pieces`
     """
-    from dpe.text.bpe import DROPOUT
     from dpe.text.corpus import read_lines, write_lines
     from dpe.text.draws import Draw
     from dpe.text.formats import format_pieces
     from dpe.text.segmenters import make_segmenter
     from dpe.text.vocabulary import Vocabulary
 
-    if dropout is not None and method != "bpe-dropout":
-        raise UserError("--dropout is for --method bpe-dropout.")
-    if alpha is not None and method != "unigram":
-        raise UserError("--alpha is for --method unigram.")
-    if nbest != -1 and alpha is None:
-        raise UserError("--nbest says what --alpha samples among; give --alpha too.")
-    if method != "bpe-dropout" and alpha is None:
-        refuse_idle({"--seed": seed, "--epoch": epoch}, needs="random cuts: --method bpe-dropout, or --alpha")
-    seed, epoch = 1 if seed is None else seed, epoch or 0
     vocabulary = Vocabulary.load(vocab)
-    dropout = DROPOUT if dropout is None else dropout
     segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest)
     progress: Progress = context.obj
 
@@ -228,7 +206,7 @@ def decode(
     format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
     out: OutFile = None,
 ) -> None:
-    """Turn pieces back into plain text. One line in, one line out; several cuts of a line stay apart by tabs.
+    """Turn pieces back into plain text. One line in, one line out; tabs between segmentations stay.
 
     Example: `dpe decode --vocab vocab.model train.pieces > train.txt`
     """

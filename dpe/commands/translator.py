@@ -8,36 +8,40 @@ from typing import Annotated, Literal
 
 import typer
 
-from dpe.choices import SourceMethod, TargetMethod
+from dpe.choices import BleuTokens, SourceMethod, TargetMethod
 from dpe.commands.options import (
     Accumulate,
     Average,
     Bf16,
-    BleuTokenize,
+    Changes,
     Device,
     DevTarget,
     Dropout,
     Epochs,
     InputFile,
     LearningRate,
+    ModelOut,
     OutFile,
+    Patience,
     Preset,
     SaveMinutes,
-    Seed,
     Steps,
     Threads,
+    TrainingSeed,
     TrainTarget,
     VocabularyFile,
     Warmup,
-    model_files,
-    refuse_idle,
+    given_settings,
     refuse_overwriting,
+    setting_option,
+    training_session,
 )
-from dpe.commands.training import training_session
 from dpe.progress import Progress
+from dpe.training.settings import from_preset
+from dpe.translator.settings import TRANSLATOR_PRESETS, Search, TranslatorSettings
 
 TranslatorDirectory = Annotated[
-    Path, typer.Option("--translator", metavar="DIR", help="What train-translator made.")
+    Path, typer.Option("--translator", metavar="DIR", help="A directory that train-translator made.")
 ]
 
 
@@ -54,52 +58,31 @@ def train_translator(
     vocab: VocabularyFile,
     source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")],
     target: TrainTarget,
-    dev_source: Annotated[Path, typer.Option(metavar="FILE", help="Source side.")],
+    dev_source: Annotated[Path, typer.Option(metavar="FILE", help="Source side of the development text.")],
     dev_target: DevTarget,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the translator goes; resumes what is there.")
-    ],
-    source_method: Annotated[SourceMethod, typer.Option(help="How the source is cut.")] = "bpe",
-    target_method: Annotated[
-        TargetMethod,
-        typer.Option(
-            help="How the target is cut. dpe: by the segmenter, anew for every cut of the source; "
-            "dpe-fixed: by the segmenter, once, given the plain source."
-        ),
-    ] = "bpe",
+    out: ModelOut,
+    source_method: Annotated[SourceMethod, setting_option(TranslatorSettings, "source_method")] = "bpe",
+    target_method: Annotated[TargetMethod, setting_option(TranslatorSettings, "target_method")] = "bpe",
     segmenter: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="What train-segmenter made, for dpe and dpe-fixed."),
+        typer.Option(metavar="DIR", help="A directory that train-segmenter made, for dpe and dpe-fixed."),
     ] = None,
     bpe_dropout: Annotated[
-        float | None,
-        typer.Option(min=0.0, max=1.0, help="Of the cuts, where a method is bpe-dropout. [default: 0.05]"),
+        float | None, setting_option(TranslatorSettings, "bpe_dropout", more=" [default: 0.05]")
     ] = None,
     unigram_alpha: Annotated[
-        float | None,
-        typer.Option(min=0.0, help="Sharpness of the drawn cuts, where a method is unigram. [default: 0.2]"),
+        float | None, setting_option(TranslatorSettings, "unigram_alpha", more=" [default: 0.2]")
     ] = None,
-    unigram_nbest: Annotated[
-        int | None,
-        typer.Option(
-            help="Draw among this many best cuts, where a method is unigram; -1 is all. [default: -1]"
-        ),
-    ] = None,
-    target_sampling: Annotated[
-        float | None,
-        typer.Option(metavar="T", help="dpe: draw cuts from the posterior at this temperature."),
-    ] = None,
-    cut_seed: Annotated[int, typer.Option(help="Of all random cuts; --seed is the network's.")] = 1,
+    target_sampling: Annotated[float | None, setting_option(TranslatorSettings, "target_sampling")] = None,
     cuts: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where the segmenter's cuts are kept; translators may share it. [default: OUT/cuts]",
+            help="Where the segmenter's targets are kept; translators may share it. [default: OUT/cuts]",
         ),
     ] = None,
     cut_workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes that cut. [default: one per core; 1 on a GPU]"),
+        int | None, typer.Option(min=1, help="Processes that segment. [default: one per core; 1 on a GPU]")
     ] = None,
     moses: Annotated[
         tuple[str, str] | None,
@@ -108,100 +91,76 @@ def train_translator(
             help="The text is tokenised by Moses' rules for these languages; translate does it by itself.",
         ),
     ] = None,
-    bleu_tokenize: BleuTokenize = "13a",
+    bleu_tokenize: Annotated[BleuTokens | None, setting_option(TranslatorSettings, "bleu_tokenize")] = None,
     preset: Preset = "small",
     epochs: Epochs = None,
     steps: Steps = None,
     batch_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of a side in a batch. [default: the preset's]")
+        int | None, setting_option(TranslatorSettings, "batch", more=" [default: the preset's]")
     ] = None,
     accumulate: Accumulate = None,
     learning_rate: LearningRate = None,
     warmup: Warmup = None,
     dropout: Dropout = None,
-    label_smoothing: Annotated[float, typer.Option(min=0.0, max=1.0, help="0 is none.")] = 0.1,
-    max_tokens: Annotated[
-        int, typer.Option(min=1, help="Leave lines of more pieces on a side out of training.")
-    ] = 256,
-    seed: Seed = 1,
+    label_smoothing: Annotated[
+        float | None, setting_option(TranslatorSettings, "label_smoothing", more=" [default: 0.1]")
+    ] = None,
+    seed: TrainingSeed = None,
+    bf16: Bf16 = None,
+    average: Average = None,
+    patience: Patience = None,
+    changes: Changes = [],  # noqa: B006
     device: Device = "auto",
     threads: Threads = None,
-    bf16: Bf16 = False,
     save_minutes: SaveMinutes = 5.0,
-    average: Average = 1,
-    patience: Annotated[
-        int | None, typer.Option(min=1, help="Stop after N epochs without a better development BLEU.")
-    ] = None,
 ) -> None:
-    """Train a subword transformer on text cut by any method; the best on development BLEU is kept.
+    """Train a subword transformer on text segmented by any method; the best on development BLEU is kept.
 
-    Started again with the same --out it goes on from its last save. Many processes:
+    Started again with the same --out it resumes from its last save. Several processes:
     `torchrun --nproc-per-node 2 -m dpe train-translator ...`
 
     Example: `dpe train-translator --vocab vocab.model --source train.en --target train.fi
     --dev-source dev.en --dev-target dev.fi --source-method bpe-dropout --target-method dpe
     --segmenter segmenter --preset tiny --out translator`
     """
-    from dpe.evaluation.scores import dev_bleu
-    from dpe.text.text_file import ParallelText
-    from dpe.text.vocabulary import Vocabulary
-    from dpe.training.settings import TRANSLATOR_PRESETS
-    from dpe.translator.targets import SegmenterCutter
-    from dpe.translator.training import TranslatorSettings
     from dpe.translator.training import train_translator as train
 
-    own = {
-        "bpe-dropout": {"--bpe-dropout": bpe_dropout},
-        "unigram": {"--unigram-alpha": unigram_alpha, "--unigram-nbest": unigram_nbest},
+    options = {
+        "preset": preset,
+        "source_method": source_method,
+        "target_method": target_method,
+        "bpe_dropout": bpe_dropout,
+        "unigram_alpha": unigram_alpha,
+        "target_sampling": target_sampling,
+        "moses": moses,
+        "bleu_tokenize": bleu_tokenize,
+        "epochs": epochs,
+        "steps": steps,
+        "batch": batch_tokens,
+        "accumulate": accumulate,
+        "learning_rate": learning_rate,
+        "warmup": warmup,
+        "dropout": dropout,
+        "label_smoothing": label_smoothing,
+        "seed": seed,
+        "bf16": bf16,
+        "average": average,
+        "patience": patience,
     }
-    for method, options in own.items():
-        if method not in (source_method, target_method):
-            refuse_idle(options, needs=f"--source-method or --target-method {method}")
-    if segmenter is None:
-        refuse_idle({"--cuts": cuts, "--cut-workers": cut_workers}, needs="the cuts of a --segmenter")
-    defaults = TranslatorSettings
-    chosen = TRANSLATOR_PRESETS[preset]
-    settings = TranslatorSettings(
-        network=chosen.network_with(dropout=dropout),
-        training=chosen.training_with(
-            accumulate=accumulate, learning_rate=learning_rate, warmup=warmup, seed=seed, bf16=bf16
+    train(
+        out,
+        vocabulary=vocab,
+        source=source,
+        target=target,
+        dev_source=dev_source,
+        dev_target=dev_target,
+        segmenter=segmenter,
+        cuts=cuts,
+        settings=from_preset(TRANSLATOR_PRESETS, given_settings(options, changes), "dpe train-translator"),
+        session=training_session(
+            context, device=device, threads=threads, save_minutes=save_minutes, workers=cut_workers
         ),
-        batch=batch_tokens or chosen.batch,
-        label_smoothing=label_smoothing,
-        source_method=source_method,
-        target_method=target_method,
-        bpe_dropout=defaults.bpe_dropout if bpe_dropout is None else bpe_dropout,
-        unigram_alpha=defaults.unigram_alpha if unigram_alpha is None else unigram_alpha,
-        unigram_nbest=defaults.unigram_nbest if unigram_nbest is None else unigram_nbest,
-        target_sampling=target_sampling,
-        cut_seed=cut_seed,
-        max_tokens=max_tokens,
-        moses=moses,
-        bleu_tokenize=None if bleu_tokenize == "13a" else bleu_tokenize,
     )
-    stopping = chosen.stopping(epochs=epochs, steps=steps, patience=patience, average=average)
-    with training_session(
-        context, out, stopping, device=device, threads=threads, save_minutes=save_minutes
-    ) as session:
-        cutter = segmenter and SegmenterCutter(
-            segmenter,
-            source=source,
-            target=target,
-            device=device,
-            workers=cut_workers,
-            progress=session.progress,
-        )
-        train(
-            out,
-            Vocabulary.load(vocab),
-            ParallelText.open(source, target, cache=out / "cache"),
-            ParallelText.open(dev_source, dev_target, cache=out / "cache"),
-            settings=settings,
-            session=session,
-            bleu=dev_bleu(moses=moses, tokenize=settings.bleu_tokenize),
-            cutter=cutter or None,
-            cuts=cuts,
-        )
 
 
 def translate(
@@ -210,17 +169,13 @@ def translate(
     translator: TranslatorDirectory,
     file: InputFile = None,
     out: OutFile = None,
-    beam: Annotated[int, typer.Option(min=1, help="Hypotheses kept at every step; 1 is greedy.")] = 5,
-    length_penalty: Annotated[
-        float, typer.Option(help="Scores are divided by length to this power; above 1 prefers longer ones.")
-    ] = 1.0,
+    beam: Annotated[int, setting_option(Search, "beam", more=" [default: 5]")] = 5,
+    length_penalty: Annotated[float, setting_option(Search, "length_penalty", more=" [default: 1]")] = 1.0,
     n_best: Annotated[
         int,
         typer.Option(min=1, help="Above 1: up to N lines for each: line number, score, translation (TSV)."),
     ] = 1,
-    batch_tokens: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Source pieces decoded at once.")
-    ] = 1000,
+    batch_tokens: Annotated[int, setting_option(Search, "batch_tokens", more=" [default: 1000]")] = 1000,
     threads: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Batches decoded in parallel. [default: one per core]")
     ] = None,
@@ -230,8 +185,9 @@ def translate(
 
     Example: `dpe translate --translator translator < test.en > test.fi`
     """
+    from dpe.model.checkpoint import model_files
     from dpe.text.corpus import read_lines, write_lines
-    from dpe.translator.translator import Search, Translator
+    from dpe.translator.translator import Translator
 
     progress: Progress = context.obj
     search = Search(beam=beam, length_penalty=length_penalty, n_best=n_best, batch_tokens=batch_tokens)
@@ -253,7 +209,7 @@ def export(
     context: typer.Context,
     *,
     translator: TranslatorDirectory,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="A new directory.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", file_okay=False, help="A new directory.")],
     to: Annotated[Literal["ctranslate2"], typer.Option(help="The only format so far.")] = "ctranslate2",
     int8: Annotated[bool, typer.Option("--int8", help="Store 8-bit weights: a quarter of the size.")] = False,
 ) -> None:
@@ -261,7 +217,7 @@ def export(
 
     Example: `dpe export --translator translator --to ctranslate2 --int8 --out deployed`
     """
-    from dpe.translator.deployment import export_translator
+    from dpe.translator.translator import export_translator
 
     export_translator(translator, out, int8=int8)
     progress: Progress = context.obj

@@ -1,6 +1,6 @@
-"""What is written about each line of a corpus: its cuts, or its probability.
+"""What is written about each line of a corpus: its segmentations, or its probability.
 
-A line of JSON (`jsonl`) about the best cut of a sentence:
+A line of JSON (`jsonl`) about the best segmentation of a sentence:
 
     {"pieces": [...], "offsets": [[0, 4], ...], "score": ..., "probability": ..., "log_partition": ...,
      "entropy": ..., "boundary_probabilities": [...],
@@ -9,145 +9,89 @@ A line of JSON (`jsonl`) about the best cut of a sentence:
 
 There is one boundary probability after each character; offsets count the characters of the normalised line.
 Scores are natural logarithms, entropies are in nats; the score and the log partition of a sentence include
-its end. In the modes `n-best` and `sample` the pieces, offsets, score and probability of each cut stand in a
-list under "cuts", and a word has no pieces, score and probability.
+its end. In the modes `n-best` and `sample` the pieces, offsets, score and probability of each segmentation
+are in a list under "cuts", and a word has no pieces, score and probability.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import torch
 
-from dpe.choices import CutFormat, CutMode
+from dpe.choices import CutFormat
+from dpe.corpus_run.run import Answers, NumberedPairs
 from dpe.errors import UserError
-from dpe.model.batching import MixedExample
-from dpe.segmenter.answers import (
-    Posterior,
-    Score,
-    WordPosterior,
-    posterior_probability,
-)
-from dpe.segmenter.scored_batch import Cut, Drawing, ScoredBatch
+from dpe.segmenter.answers import Posterior, Score, WordPosterior, posterior_probability
+from dpe.segmenter.scored_batch import Cut, ScoredBatch
 from dpe.segmenter.segmenter import Segmenter
-from dpe.text.corpus import Pair
-from dpe.text.draws import Draw
+from dpe.segmenter.settings import SegmentSettings
 from dpe.text.formats import format_pieces
-from dpe.text.segmenters import source_segmenter
 from dpe.text.words import piece_offsets, pieces_by_word
 
-
-class NumberedPairs(NamedTuple):
-    """Some lines of a corpus, with their numbers in it."""
-
-    numbers: Sequence[int]
-    pairs: Sequence[Pair]
-
-
-class Answers(NamedTuple):
-    """What is written about these lines, in their order, and sums over them."""
-
-    lines: list[str]
-    totals: dict[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpochDraws:
-    """Dropout of the source, 0 for the vocabulary's own cut; seed and epoch of every draw."""
-
-    dropout: float = 0.0
-    seed: int = 1
-    epoch: int = 0
-
-    def configuration(self) -> dict[str, Any]:
-        """What a record says of it."""
-        return {"source_dropout": self.dropout, "seed": self.seed, "epoch": self.epoch}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CutSettings:
-    """Which cuts of a line are written, and how."""
-
-    mode: CutMode = "best"
-    n: int = 1
-    temperature: float = 1.0
-    format: CutFormat = "pieces"
-    draws: EpochDraws = field(default_factory=EpochDraws)
-
-    def configuration(self) -> dict[str, Any]:
-        """What a record says of it."""
-        own = {"mode": self.mode, "n": self.n, "temperature": self.temperature, "format": self.format}
-        return own | self.draws.configuration()
+Answer = TypeVar("Answer")
 
 
 class _LineReader:
     """A segmenter that computes with one thread, whatever the machine, so that sums are always the same."""
 
-    def __init__(self, directory: Path, draws: EpochDraws, *, device: str, batch_characters: int) -> None:
+    def __init__(
+        self, directory: Path, settings: SegmentSettings, *, device: str, batch_characters: int
+    ) -> None:
         torch.set_num_threads(1)
         self.segmenter = Segmenter.load(directory, device=device, batch_characters=batch_characters)
-        self._draws = draws
-        self._cut_source = source_segmenter(self.segmenter.vocabulary, draws.dropout)
+        self._settings = settings
 
-    def examples(self, lines: NumberedPairs) -> Iterator[MixedExample]:
-        for number, (source, target) in zip(lines.numbers, lines.pairs, strict=True):
-            pieces = None
-            if source is not None:
-                pieces = self._cut_source.cut(source, Draw(self._draws.seed, self._draws.epoch, number))
-            yield self.segmenter.example(number, pieces, target)
+    def answers(
+        self, lines: NumberedPairs, answer: Callable[[ScoredBatch], Sequence[Answer]]
+    ) -> list[Answer]:
+        rows = ((n, source, target) for n, (source, target) in zip(lines.numbers, lines.pairs, strict=True))
+        return [found for _, found in self.segmenter.answer_pairs(rows, answer, self._settings)]
 
 
 class LineCutter(_LineReader):
-    """Cuts lines. Several cuts of a line are separated by tabs; a list in `jsonl`."""
+    """Segments lines. Several segmentations of a line are separated by tabs; they are a list in `jsonl`."""
 
-    def __init__(self, directory: Path, settings: CutSettings, *, device: str, batch_characters: int) -> None:
-        super().__init__(directory, settings.draws, device=device, batch_characters=batch_characters)
-        self._settings = settings
-        self._drawing = Drawing(
-            n=settings.n,
-            seed=settings.draws.seed,
-            epoch=settings.draws.epoch,
-            temperature=settings.temperature,
-        )
+    def __init__(
+        self,
+        directory: Path,
+        settings: SegmentSettings,
+        format: CutFormat = "pieces",
+        *,
+        device: str,
+        batch_characters: int,
+    ) -> None:
+        super().__init__(directory, settings, device=device, batch_characters=batch_characters)
+        self._format = format
 
     def __call__(self, lines: NumberedPairs) -> Answers:
-        answer = self._json_lines if self._settings.format == "jsonl" else self._plain_lines
-        return Answers(self.segmenter.answers(self.examples(lines), answer), {})
+        return Answers(self.answers(lines, self._json if self._format == "jsonl" else self._plain), {})
 
-    def _cuts(self, batch: ScoredBatch) -> list[list[Cut]]:
-        if self._settings.mode == "best":
-            return [[cut] for cut in batch.best()]
-        if self._settings.mode == "n-best":
-            return batch.n_best(self._settings.n)
-        return batch.sample(self._drawing)
-
-    def _plain_lines(self, batch: ScoredBatch) -> list[str]:
+    def _plain(self, batch: ScoredBatch) -> list[str]:
         if self._settings.mode != "best":
             _refuse_tabs(batch)
-        return ["\t".join(map(self._written, cuts)) for cuts in self._cuts(batch)]
+        vocabulary = self.segmenter.vocabulary
+        return [
+            "\t".join(format_pieces(cut.pieces, self._format, vocabulary) for cut in cuts)
+            for cuts in batch.cuts(self._settings)
+        ]
 
-    def _written(self, cut: Cut) -> str:
-        form = self._settings.format
-        assert form != "jsonl"
-        return format_pieces(list(cut.pieces), form, self.segmenter.vocabulary)
-
-    def _json_lines(self, batch: ScoredBatch) -> list[str]:
+    def _json(self, batch: ScoredBatch) -> list[str]:
         describe = _describe_best if self._settings.mode == "best" else _describe_several
-        rows = zip(self._cuts(batch), batch.posterior(), strict=True)
+        rows = zip(batch.cuts(self._settings), batch.posterior(), strict=True)
         return [json.dumps(describe(*row), ensure_ascii=False) for row in rows]
 
 
 def _refuse_tabs(batch: ScoredBatch) -> None:
-    """Only a vocabulary that keeps the text as it is leaves a tab in a line."""
+    """Only a vocabulary with identity normalisation leaves a tab in a line."""
     for example in batch.examples:
         if "\t" in example.marked:
             raise UserError(
-                f"Line {example.line + 1} of the target has a tab, which separates the cuts of a line; "
+                f"Line {example.line + 1} of the target contains a tab, which separates segmentations; "
                 "choose --format jsonl."
             )
 
@@ -156,7 +100,7 @@ class LineScorer(_LineReader):
     """Writes log p(y | x), characters with the end of sentence, unknown ones, bits per character."""
 
     def __call__(self, lines: NumberedPairs) -> Answers:
-        scores = self.segmenter.answers(self.examples(lines), self.segmenter.batch_scores)
+        scores = self.answers(lines, self.segmenter.batch_scores)
         totals = {
             "log_probability": sum(score.log_probability for score in scores),
             "characters": sum(score.characters for score in scores),

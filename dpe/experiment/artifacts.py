@@ -42,6 +42,7 @@ class Stage:
     files: tuple[Path, ...] = ()  # text from outside the run
     # Whether what other settings made of the same needs can go on to become this.
     goes_on_from: Callable[[Mapping[str, Any]], bool] | None = None
+    same_settings: Callable[[Mapping[str, Any]], bool] | None = None
 
     @cached_property
     def signature(self) -> str:

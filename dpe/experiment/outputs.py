@@ -1,4 +1,4 @@
-"""What the trained models of an experiment are asked for: cuts, translations, scores, tests."""
+"""What the trained models of an experiment produce: segmentations, translations, scores, tests."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from dpe.evaluation.comparison import compare_files
 from dpe.evaluation.scores import SystemOutput, bleu_by_length, paired_bootstrap, read_reference, score
 from dpe.evaluation.segmented_text import count_marked_words
 from dpe.experiment.artifacts import write_json
-from dpe.experiment.models import CUTS, Compute, segmenter_cutter
-from dpe.experiment.recipe import DecodingFields, Split
+from dpe.experiment.recipe import Split
 from dpe.experiment.texts import Texts
-from dpe.progress import Progress
+from dpe.segmenter.settings import SegmentSettings
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.formats import format_pieces
 from dpe.text.segmenters import OwnCut
 from dpe.text.vocabulary import Vocabulary
-from dpe.translator.targets import Cutting, KeptCuts
-from dpe.translator.translator import Search, Translator
+from dpe.training.processes import Session
+from dpe.translator.settings import Search
+from dpe.translator.targets import KeptCuts
+from dpe.translator.translator import Translator
 
+CUTS = "cuts"  # in a segmenter's directory: the targets that it made
 EXAMPLES, SCORES, TESTS = "examples.json", "scores.json", "significance.json"
 EVALUATED: tuple[Split, ...] = ("dev", "test")
 
@@ -32,7 +34,7 @@ def pieces_file(split: Split) -> str:
 
 
 def cut_by_vocabulary(directory: Path, vocabulary: Path, texts: Texts, splits: tuple[Split, ...]) -> None:
-    """The targets in the vocabulary's own cut."""
+    """The targets in the vocabulary's own segmentation."""
     loaded = Vocabulary.load(vocabulary)
     segmenter = OwnCut(loaded)
     for split in splits:
@@ -42,23 +44,16 @@ def cut_by_vocabulary(directory: Path, vocabulary: Path, texts: Texts, splits: t
 
 
 def cut_by_segmenter(
-    directory: Path,
-    segmenter: Path,
-    texts: Texts,
-    splits: tuple[Split, ...],
-    *,
-    compute: Compute,
-    progress: Progress,
+    directory: Path, segmenter: Path, texts: Texts, splits: tuple[Split, ...], session: Session
 ) -> None:
-    """The targets in a segmenter's best cut given the plain source (the paper's fixed DPE).
+    """The targets in a segmenter's best segmentation given the plain source (the paper's fixed DPE).
 
-    Kept beside the segmenter too, where the translators of fixed DPE find the training text cut.
+    Kept in the segmenter's directory too, where the translators of fixed DPE find the training text.
     """
     for split in splits:
-        cutter = segmenter_cutter(segmenter, texts, split, compute=compute, progress=progress)
         text = texts.open(split, cache=segmenter / "cache")
-        cuts = KeptCuts(cutter, text, segmenter / CUTS, progress).make(Cutting())
-        write_lines(directory / pieces_file(split), read_lines(cuts))
+        kept = KeptCuts(segmenter, text, segmenter / CUTS, session)
+        write_lines(directory / pieces_file(split), read_lines(kept.make(SegmentSettings())))
 
 
 def training_counts(vocabulary: Path, texts: Texts) -> Counter[str]:
@@ -68,7 +63,7 @@ def training_counts(vocabulary: Path, texts: Texts) -> Counter[str]:
 
 
 def write_examples(directory: Path, plain: Path, counts: Mapping[str, int], split: Split) -> dict[str, Any]:
-    """The most frequent words that two segmentations cut differently (the paper's table 4)."""
+    """The most frequent words that two segmenters segment differently (the paper's table 4)."""
     found = compare_files(
         plain / pieces_file(split),
         directory / pieces_file(split),
@@ -83,20 +78,13 @@ def write_examples(directory: Path, plain: Path, counts: Mapping[str, int], spli
 
 
 def translate_texts(
-    directory: Path,
-    translator: Path,
-    texts: Texts,
-    decoding: DecodingFields,
-    *,
-    compute: Compute,
-    progress: Progress,
+    directory: Path, translator: Path, texts: Texts, search: Search, session: Session
 ) -> None:
     """Translations of the held-out texts."""
-    search = Search(beam=decoding.beam, length_penalty=decoding.length_penalty)
-    model = Translator.load(translator, threads=compute.threads)
+    model = Translator.load(translator, threads=session.threads)
 
     def translated(source: Path) -> Iterator[str]:
-        for found in progress.track(model.stream(read_lines(source), search), "translating"):
+        for found in session.progress.track(model.stream(read_lines(source), search), "translating"):
             yield found[0].text
 
     for split in EVALUATED:
@@ -104,7 +92,7 @@ def translate_texts(
         write_lines(out, translated(texts.plain(split, texts.source)))
 
 
-def write_scores(directory: Path, translations: Path, texts: Texts, tokenize: str | None) -> dict[str, Any]:
+def write_scores(directory: Path, translations: Path, texts: Texts, tokenize: str) -> dict[str, Any]:
     """BLEU and chrF2 with their signatures, on each held-out text, and BLEU by length of the reference."""
     scores: dict[str, Any] = {}
     for split in EVALUATED:
@@ -121,7 +109,7 @@ def write_tests(
     translations: Sequence[Path],
     baseline: Sequence[Path],
     texts: Texts,
-    tokenize: str | None,
+    tokenize: str,
 ) -> dict[str, Any]:
     """Paired bootstrap on the test text: of one seed, or of the means of several."""
     reference = _reference("test", texts)

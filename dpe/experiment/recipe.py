@@ -1,158 +1,124 @@
-"""What an experiment is. Every field is a key of a recipe file; `None` leaves the choice to the preset.
+"""What an experiment is, read from TOML: `extends` another file, `--set` on top. Every field is a key.
 
 name = "mine"                       [vocabulary]
 source = "en"                       size = 8000
 target = "de"
 systems = ["bpe", "dpe"]            [translator]
 seeds = [1, 2, 3]                   preset = "small"
+
+[segmenter] and [translator] take a preset and every setting of `SegmenterSettings` and `TranslatorSettings`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from dpe.choices import BleuTokens, Normalization, PresetName
+from dpe.choices import BleuTokens, Normalization
 from dpe.errors import UserError
-from dpe.experiment.systems import System
+from dpe.experiment.systems import SegmenterName, System
+from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings
+from dpe.settings import Settings, build, changed, checked, merged, nearest, parse_override, setting
+from dpe.training.settings import from_preset
+from dpe.translator.settings import TRANSLATOR_PRESETS, Search, TranslatorSettings
 
 LANGUAGE = "{language}"
+EXTENDS = "extends"
 Split = Literal["train", "dev", "test"]
 
 
-def _at_least(smallest: int, **given: float | None) -> None:
-    for name, value in given.items():
-        if value is not None and not value >= smallest:
-            raise UserError(f"{name} is {value}; it must be {smallest} or more.")
-
-
-def _shares(**given: float | None) -> None:
-    for name, value in given.items():
-        if value is not None and not 0 <= value <= 1:
-            raise UserError(f"{name} is {value}; it must be from 0 to 1.")
-
-
 @dataclass(frozen=True, kw_only=True)
-class CorpusFields:
+class CorpusFields(Settings):
     """[corpus]: files, or the built-in corpus. In the name of a file `{language}` stands for each side's."""
 
-    builtin_pairs: int | None = None  # generate the built-in corpus (en, fi) with so many training pairs
-    train: tuple[str, ...] = ()  # files below `data`, plain, .gz or .xz; read one after the other
-    dev: str = ""
-    test: str = ""
-    lines: int | None = None  # draw so many training pairs at random, from which those below are dropped
-    max_tokens: int = 80  # a training pair with so many tokens on a side, or more, is dropped
-    max_ratio: float | None = None  # so is one whose sides differ in length by more than this factor
-    moses: bool = False  # tokenise by Moses' rules; translations are detokenised
+    builtin_pairs: int | None = setting(
+        None, "Generate the built-in corpus (en, fi) with this many training pairs.", low=1
+    )
+    train: tuple[str, ...] = setting((), "Files below `data`, plain, .gz or .xz, read one after the other.")
+    dev: str = setting("", "The development text.")
+    test: str = setting("", "The test text.")
+    lines: int | None = setting(
+        None, "Sample this many training pairs, from which those below are dropped.", low=1
+    )
+    max_tokens: int = setting(80, "Drop training pairs with this many tokens on a side, or more.", low=2)
+    max_ratio: float | None = setting(
+        None, "Drop training pairs whose sides differ in length by more than this factor.", low=1
+    )
+    moses: bool = setting(False, "Tokenise by Moses' rules; translations are detokenised.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         files = [*self.train, self.dev, self.test]
-        if self.builtin_pairs is None and not any(files):
-            raise UserError("corpus needs either builtin_pairs, or the files train, dev and test.")
-        if self.builtin_pairs is not None and any(files):
-            raise UserError("corpus has both builtin_pairs and files of its own; leave one of them out.")
-        if self.builtin_pairs is None and not (self.train and self.dev and self.test):
-            raise UserError("corpus needs all of the files train, dev and test.")
+        if (self.builtin_pairs is None) != (bool(self.train) and bool(self.dev and self.test)) or (
+            self.builtin_pairs is not None and any(files)
+        ):
+            raise UserError("corpus needs either builtin_pairs, or all of the files train, dev and test.")
         for name in files:
             if name and LANGUAGE not in name:
-                raise UserError(f"corpus names the file {name!r} without {LANGUAGE} where its sides differ.")
-        for name in ("lines", "max_ratio", "moses"):
-            if self.builtin_pairs is not None and getattr(self, name):
-                raise UserError(f"the built-in corpus is made as it is wanted; leave {name} out.")
-        _at_least(1, builtin_pairs=self.builtin_pairs, lines=self.lines, max_ratio=self.max_ratio)
-        _at_least(2, max_tokens=self.max_tokens)
+                raise UserError(f"corpus names the file {name!r} without {LANGUAGE}, where its sides differ.")
+        if self.builtin_pairs is not None and (self.lines or self.max_ratio or self.moses):
+            raise UserError("lines, max_ratio and moses do not apply to the built-in corpus; leave them out.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabularyFields:
+class VocabularyFields(Settings):
     """[vocabulary]: learned from both sides of the training text together, unless `text` names others."""
 
-    size: int = 32_000
-    normalization: Normalization = "nfkc"
-    character_coverage: float = 1.0
-    text: tuple[str, ...] = ()  # files below `data` to learn it from instead of the training text
-    model: str = ""  # a BPE model below `data` instead of one that is learned
+    size: int = setting(32_000, "Number of pieces.")
+    normalization: Normalization = setting("nfkc", "nfkc, or identity to keep the text as it is.")
+    character_coverage: float = setting(1.0, "Share of characters that become pieces.")
+    text: tuple[str, ...] = setting((), "Files below `data` to learn it from instead of the training text.")
+    model: str = setting("", "A BPE model below `data` instead of one that is learned.")
 
     def __post_init__(self) -> None:
         if self.model and self.text:
-            raise UserError("vocabulary.model is ready, and vocabulary.text to learn one from; give one.")
+            raise UserError("vocabulary.model and vocabulary.text exclude each other; give one of them.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkFields:
-    """What [segmenter] and [translator] share. What is not given is the preset's."""
+class Section(dict[str, Any]):
+    """[segmenter] or [translator]: a preset, and the settings that are changed in it."""
 
-    preset: PresetName = "small"
-    width: int | None = None
-    heads: int | None = None
-    feed_forward: int | None = None
-    encoder_layers: int | None = None
-    decoder_layers: int | None = None
-    dropout: float | None = None  # of the network
-    norm: Literal["pre", "post"] | None = None
-    learning_rate: float | None = None
-    warmup: int | None = None  # updates
-    accumulate: int | None = None  # batches in an update
-    batch: int | None = None  # target characters (segmenter) or tokens (translator) in a batch
-    epochs: int | None = None  # the preset's only if steps is not given either
-    steps: int | None = None  # updates
-    patience: int | None = None  # stop after so many epochs without a better development score
-    average: int = 1  # try the mean of the last so many epochs' weights
-    bf16: bool = False  # compute in bfloat16 on a GPU
+    settings: ClassVar[type[Any]]
+    decided: ClassVar[tuple[str, ...]]  # settings that the rest of the recipe decides
 
-    def __post_init__(self) -> None:
-        sizes = ("width", "heads", "feed_forward", "encoder_layers", "decoder_layers")
-        lengths = ("accumulate", "batch", "epochs", "steps", "patience", "average")
-        _at_least(1, **{name: getattr(self, name) for name in (*sizes, *lengths)})
-        _at_least(0, warmup=self.warmup)
-        _shares(dropout=self.dropout)
+    @classmethod
+    def from_value(cls, value: Any, label: str, key: str) -> Section:
+        if not isinstance(value, Mapping):
+            raise UserError(f"{label}: {key} must be a table, not {value!r}.")
+        own = {name: one for name, one in value.items() if name != "preset"}
+        keys = ["preset", *(f.name for f in fields(cls.settings) if f.name not in cls.decided)]
+        for name in own:
+            if name not in keys:
+                meant = nearest(name, keys, prefix=f"{key}.")
+                raise UserError(f"{label}: there is no setting '{key}.{name}'; {meant}")
+        given = checked(cls.settings, {k: v for k, v in own.items() if v is not None}, label, f"{key}.")
+        preset = value.get("preset", "small")
+        if preset not in SEGMENTER_PRESETS:  # both models have the same names
+            names = ", ".join(SEGMENTER_PRESETS)
+            raise UserError(f"{label}: {key}.preset must be one of {names}, not {preset!r}.")
+        return cls({"preset": preset} | given if "preset" in value else given)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SegmenterFields(NetworkFields):
-    """[segmenter]: of the mixed model, and of its twin without a source for LM DPE."""
+class SegmenterSection(Section):
+    """[segmenter]: the mixed model, and its twin without a source for LM DPE."""
 
-    source_dropout: float = 0.05  # BPE dropout of the source
-    max_characters: int = 1000  # longer lines are left out of training
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _at_least(1, max_characters=self.max_characters)
-        _shares(source_dropout=self.source_dropout)
+    settings = SegmenterSettings
+    decided = ("source",)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TranslatorFields(NetworkFields):
+class TranslatorSection(Section):
     """[translator]: the same for every system."""
 
-    bpe_dropout: float = 0.05
-    unigram_alpha: float = 0.2  # sharpness of unigram sampling
-    label_smoothing: float = 0.1
-    max_tokens: int = 256  # lines with more pieces on a side are left out of training
-    cut_seed: int = 1  # of random cuts; apart from `seeds`, so that runs of several seeds share their cuts
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _at_least(1, max_tokens=self.max_tokens)
-        _shares(bpe_dropout=self.bpe_dropout, label_smoothing=self.label_smoothing)
+    settings = TranslatorSettings
+    decided = ("seed", "source_method", "target_method", "target_sampling", "moses", "bleu_tokenize")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodingFields:
-    """[decoding]: beam search."""
-
-    beam: int = 5
-    length_penalty: float = 1.0
-
-    def __post_init__(self) -> None:
-        _at_least(1, beam=self.beam)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(Settings):
     """One experiment: one language pair in one direction, several systems, several seeds."""
 
     name: str
@@ -161,17 +127,18 @@ class Recipe:
     systems: tuple[System, ...]  # names of systems, or tables that define others
     about: str = ""  # one sentence
     data: str = "data"  # directory of the corpus files
-    seeds: tuple[int, ...] = (1,)  # of the translators; none: only cut the targets
-    cut: tuple[Split, ...] = ("test",)  # texts whose targets are cut by each segmenter, for analyses
-    examples: int = 5  # words whose cuts are shown
+    seeds: tuple[int, ...] = (1,)  # of the translators; none: only segment the targets
+    cut: tuple[Split, ...] = ("test",)  # texts whose targets each segmenter segments, for analyses
+    examples: int = setting(5, "Words whose segmentations are shown.", low=0)
     bleu_tokenize: BleuTokens = "13a"  # what BLEU takes for a token, as in sacreBLEU
     corpus: CorpusFields
     vocabulary: VocabularyFields = field(default_factory=VocabularyFields)
-    segmenter: SegmenterFields = field(default_factory=SegmenterFields)
-    translator: TranslatorFields = field(default_factory=TranslatorFields)
-    decoding: DecodingFields = field(default_factory=DecodingFields)
+    segmenter: SegmenterSection = field(default_factory=SegmenterSection)
+    translator: TranslatorSection = field(default_factory=TranslatorSection)
+    decoding: Search = field(default_factory=Search)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         names = [system.name for system in self.systems]
         lists: dict[str, Sequence[object]] = {"systems": names, "cut": self.cut, "seeds": self.seeds}
         for what, given in lists.items():
@@ -181,23 +148,110 @@ class Recipe:
                 raise UserError(f"{what} names one twice; leave one of them out.")
         if self.vocabulary.text and self.corpus.moses:
             raise UserError("vocabulary.text is read as it is; with corpus.moses = true leave it out.")
-        for seed in self.seeds:
-            _at_least(0, seed=seed)
-        _at_least(0, examples=self.examples)
+        if min(self.seeds, default=0) < 0:
+            raise UserError(f"seeds has {min(self.seeds)}; a seed must be at least 0.")
         if self.source == self.target:
             raise UserError(f"source and target are both {self.source!r}; give two languages.")
         if self.corpus.builtin_pairs and {self.source, self.target} != {"en", "fi"}:
-            raise UserError("the built-in corpus is English and Finnish: write en and fi for its sides.")
-
-    @property
-    def other_tokens(self) -> BleuTokens | None:
-        """What BLEU takes for a token, if not what it does by default."""
-        return None if self.bleu_tokenize == "13a" else self.bleu_tokenize
+            raise UserError("The built-in corpus is English and Finnish; write en and fi for its sides.")
+        self.segmenter_settings("mixed")  # which checks ranges
+        for system in self.systems:
+            self.translator_settings(system, 1)
 
     @property
     def pair(self) -> str:
         return f"{self.source}→{self.target}"
 
-    def file(self, name: str, language: str) -> Path:
-        """Where one side of a corpus file lies."""
+    def file(self, name: str, language: str = LANGUAGE) -> Path:
+        """Where a file below `data` is; of a corpus, one side."""
         return Path(self.data).expanduser() / name.replace(LANGUAGE, language)
+
+    def segmenter_settings(self, name: SegmenterName) -> SegmenterSettings:
+        """Of the mixed model, or of the language model."""
+        without = {} if name == "mixed" else {"source": False, "source_dropout": 0.0}
+        return from_preset(SEGMENTER_PRESETS, self.segmenter | without, "segmenter")
+
+    def translator_settings(self, system: System, seed: int) -> TranslatorSettings:
+        """Of one system and one seed."""
+        decided = {
+            "seed": seed,
+            "source_method": system.source,
+            "target_method": system.target,
+            "target_sampling": system.target_sampling,
+            "moses": (self.source, self.target) if self.corpus.moses else None,
+            "bleu_tokenize": self.bleu_tokenize,
+        }
+        return from_preset(TRANSLATOR_PRESETS, self.translator | decided, "translator")
+
+
+def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe in a file, with `key=value` overrides on top; `key` may be dotted, and `key=` unsets it."""
+    table = _read_chain(path, ())
+    for override in overrides:
+        given = parse_override(override)
+        checked(Recipe, given, f"--set {override}")
+        table = _merge_recipes(table, given)
+    return build(Recipe, table, str(path))
+
+
+def recipe_from_json(table: Mapping[str, Any], label: str) -> Recipe:
+    """What `recipe_json` described; dpe 0.1 wrote every field, null for those left to the preset."""
+    return build(Recipe, merged({}, {key: _without_null(value) for key, value in table.items()}), label)
+
+
+def recipe_json(recipe: Recipe) -> dict[str, Any]:
+    """The settings that differ from their defaults; where the files are says nothing about the results."""
+    return {key: value for key, value in changed(recipe).items() if key != "data"}
+
+
+def recipe_toml(recipe: Recipe) -> str:
+    """A recipe as a file that `dpe run` reads."""
+    described = recipe_json(recipe)
+    tables = {key: value for key, value in described.items() if isinstance(value, Mapping)}
+    lines = [f"{key} = {_toml(value)}" for key, value in described.items() if key not in tables]
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)  # text, numbers and truth are written alike in TOML
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_null(one) for key, one in value.items() if one is not None}
+    return [_without_null(one) for one in value] if isinstance(value, list) else value
+
+
+def _read_chain(path: Path, trail: tuple[Path, ...]) -> dict[str, Any]:
+    """The table of a file on top of those that it extends, each checked under its own name."""
+    if path.resolve() in trail:
+        raise UserError(f"{path}: extends itself; remove one of the {EXTENDS!r} lines.")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read as a recipe: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: is not valid TOML: {error}.") from error
+    base = table.pop(EXTENDS, None)
+    checked(Recipe, table, str(path))
+    if base is None:
+        return table
+    if not isinstance(base, str):
+        raise UserError(f"{path}: {EXTENDS!r} must be the name of one file.")
+    return _merge_recipes(_read_chain(path.parent / base, (*trail, path.resolve())), table)
+
+
+def _merge_recipes(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """One recipe on top of another; files of a corpus replace the built-in one, and it replaces them."""
+    corpus, kinds = above.get("corpus", {}), (("builtin_pairs",), ("train", "dev", "test"))
+    for kind, other in (kinds, kinds[::-1]):
+        if any(corpus.get(key) for key in kind):
+            inherited = {key: value for key, value in below.get("corpus", {}).items() if key not in other}
+            return merged({**below, "corpus": inherited}, above)
+    return merged(below, above)

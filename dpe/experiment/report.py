@@ -35,11 +35,11 @@ from dpe.evaluation.segmented_text import read_pieces
 from dpe.evaluation.tables import Table
 from dpe.evaluation.translations import draw_bins
 from dpe.experiment.outputs import pieces_file, training_counts
+from dpe.experiment.recipe import recipe_toml
 from dpe.experiment.results import Results, collect_results
 from dpe.experiment.systems import SEGMENTER_TITLES
 from dpe.experiment.tables import length_tables, mean_bins, system_tables
 from dpe.experiment.texts import Texts, vocabulary_path
-from dpe.experiment.writing import recipe_toml
 from dpe.model.checkpoint import CURVE
 from dpe.segmenter.lattice_edges import WordEdges, sentence_edges
 from dpe.segmenter.scored_batch import ScoredBatch

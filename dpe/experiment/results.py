@@ -11,14 +11,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
 
+from dpe import __version__
 from dpe.errors import UserError
 from dpe.experiment.artifacts import Artifacts, write_json
-from dpe.experiment.reading import recipe_from_json
-from dpe.experiment.recipe import Recipe
+from dpe.experiment.recipe import Recipe, recipe_from_json, recipe_json
 from dpe.experiment.systems import System
-from dpe.experiment.writing import recipe_json
 from dpe.machine import machine, versions
-from dpe.version import __version__
 
 RECIPE, PLAN, RESULTS = "recipe.json", "plan.json", "results.json"
 Metric = Literal["bleu", "chrf"]

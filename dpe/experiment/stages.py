@@ -1,9 +1,9 @@
-"""A recipe as a graph of stages. Which stage needs which, and what its result depends on, is said here.
+"""A recipe as a graph of stages: which stage needs which, what its result depends on, and how it is made.
 
 corpus              the text, cleaned                        corpus
-vocabularies        BPE; unigram where a system wants it     vocabularies/bpe
+vocabularies        BPE; unigram where a system needs it     vocabularies/bpe
 segmenters          given the source; a language model       segmenters/mixed
-segmentations       targets cut, for analyses                segmentations/mixed
+segmentations       segmented targets, for analyses          segmentations/mixed
 translators         one per system and seed                  translators/dpe/seed-1
 translations        of dev and test                          translations/dpe/seed-1
 scores              BLEU and chrF2 of these                  scores/dpe/seed-1
@@ -13,8 +13,8 @@ significance        against a baseline, same seed            significance/dpe/bp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,8 @@ from typing import Any
 from dpe.choices import VocabularyType
 from dpe.evaluation.scores import LENGTH_LIMITS, METRICS
 from dpe.experiment.artifacts import Facts, Stage
-from dpe.experiment.models import (
-    MODEL_FILES,
-    Compute,
-    can_go_on,
-    make_segmenter,
-    make_translator,
-    model_settings,
-    segmenter_settings,
-    segmenter_stopping,
-    translator_settings,
-    translator_stopping,
-)
 from dpe.experiment.outputs import (
+    CUTS,
     EVALUATED,
     EXAMPLES,
     SCORES,
@@ -61,9 +50,17 @@ from dpe.experiment.texts import (
     vocabulary_model,
     vocabulary_path,
 )
-from dpe.model.checkpoint import VOCABULARY
-from dpe.progress import Progress
+from dpe.model.checkpoint import CURVE, MODEL, SETTINGS, VOCABULARY, model_settings
+from dpe.segmenter.training import train_segmenter
+from dpe.settings import build, changed
 from dpe.text.vocabulary import VocabularySettings
+from dpe.training.processes import Session
+from dpe.training.settings import ModelSettings
+from dpe.training.state import Position
+from dpe.translator.settings import Search
+from dpe.translator.training import train_translator
+
+MODEL_FILES = (SETTINGS, VOCABULARY, MODEL, CURVE)
 
 
 @dataclass(frozen=True)
@@ -72,8 +69,7 @@ class Experiment:
 
     recipe: Recipe
     root: Path
-    compute: Compute
-    progress: Progress
+    session: Session
 
     @property
     def texts(self) -> Texts:
@@ -82,12 +78,20 @@ class Experiment:
     @cached_property
     def corpus(self) -> Stage:
         recipe, texts = self.recipe, self.texts
+        settings = corpus_settings(recipe)
+        defaults = {"max_tokens": 80, "moses": False}
+
+        def is_same(recorded: Mapping[str, Any]) -> bool:
+            kept = {k: v for k, v in recorded.items() if v is not None and v != defaults.get(k)}
+            return kept == settings
+
         return Stage(
             name="corpus",
-            settings=corpus_settings(recipe),
+            settings=settings,
+            same_settings=is_same,
             needs=(),
             files=corpus_files(recipe),
-            make=lambda _: make_corpus(recipe, texts, self.progress),
+            make=lambda _: make_corpus(recipe, texts, self.session.progress),
             outputs=texts.file_names,
         )
 
@@ -102,10 +106,17 @@ class Experiment:
         return {}
 
     def _vocabulary(self, type: VocabularyType) -> Stage:
-        model = vocabulary_model(self.recipe)
-        if model and type == "bpe":
-            return self._own_vocabulary(model)
         fields, outside = self.recipe.vocabulary, vocabulary_files(self.recipe)
+        if (model := vocabulary_model(self.recipe)) and type == "bpe":
+            own = model
+            return Stage(
+                name="vocabularies/bpe",
+                settings={"model": "the user's own"},
+                needs=(self.corpus,),
+                files=(own,),
+                make=lambda directory: take_vocabulary(own, directory / VOCABULARY),
+                outputs=(VOCABULARY,),
+            )
         text = outside or self.texts.prepared_pair("train")
         settings = VocabularySettings(
             size=fields.size,
@@ -115,46 +126,39 @@ class Experiment:
         )
         return Stage(
             name=f"vocabularies/{type}",
-            settings=asdict(settings),
+            settings=changed(settings),
+            same_settings=lambda recorded: build(VocabularySettings, recorded, "vocabulary") == settings,
             needs=(self.corpus,),
             files=outside,
             make=lambda directory: make_vocabulary(text, settings, directory / VOCABULARY),
             outputs=(VOCABULARY,),
         )
 
-    def _own_vocabulary(self, model: Path) -> Stage:
-        return Stage(
-            name="vocabularies/bpe",
-            settings={"model": "the user's own"},
-            needs=(self.corpus,),
-            files=(model,),
-            make=lambda directory: take_vocabulary(model, directory / VOCABULARY),
-            outputs=(VOCABULARY,),
-        )
-
     def segmenter(self, name: SegmenterName) -> Stage:
-        settings = segmenter_settings(self.recipe.segmenter, source=name == "mixed")
-        stopping = segmenter_stopping(self.recipe.segmenter)
-        described = model_settings(settings, stopping)
+        settings = self.recipe.segmenter_settings(name)
 
         def make(directory: Path) -> Facts:
-            return make_segmenter(
+            train, dev = (self.texts.prepared_pair(split) for split in ("train", "dev"))
+            position = train_segmenter(
                 directory,
-                vocabulary_path(self.root, "bpe"),
-                self.texts,
-                settings,
-                stopping,
-                compute=self.compute,
-                progress=self.progress,
+                vocabulary=vocabulary_path(self.root, "bpe"),
+                source=train[0],
+                target=train[1],
+                dev_source=dev[0],
+                dev_target=dev[1],
+                settings=settings,
+                session=self.session,
             )
+            return _facts(position) | {"dev_bits_per_character": position.kept_score}
 
         return Stage(
             name=f"segmenters/{name}",
-            settings=described,
+            settings=changed(settings),
+            same_settings=lambda recorded: _recorded(recorded, settings) == settings,
             needs=(self.corpus, self.vocabulary("bpe")),
             make=make,
             outputs=MODEL_FILES,
-            goes_on_from=lambda before: can_go_on(before, described),
+            goes_on_from=lambda before: settings.prolongs(_recorded(before, settings)),
         )
 
     def plain_segmentation(self) -> Stage:
@@ -174,76 +178,62 @@ class Experiment:
 
     def segmentation(self, name: SegmenterName) -> Stage:
         splits = self.recipe.cut
-        plain = self.plain_segmentation()
+        plain, segmenter = self.plain_segmentation(), self.segmenter(name)
 
         def make(directory: Path) -> Facts:
-            cut_by_segmenter(
-                directory,
-                self._segmenter_directory(name),
-                self.texts,
-                splits,
-                compute=self.compute,
-                progress=self.progress,
-            )
+            cut_by_segmenter(directory, self.root / segmenter.name, self.texts, splits, self.session)
             counts = training_counts(vocabulary_path(self.root, "bpe"), self.texts)
             return write_examples(directory, self.root / plain.name, counts, splits[0])
 
         return Stage(
             name=f"segmentations/{name}",
             settings={"cut": splits},
-            needs=(plain, self.segmenter(name)),
+            needs=(plain, segmenter),
             make=make,
             outputs=(*map(pieces_file, splits), EXAMPLES),
         )
 
     def translator(self, system: System, seed: int) -> Stage:
-        fields = self.recipe.translator
-        languages = (self.recipe.source, self.recipe.target) if self.recipe.corpus.moses else None
-        settings = translator_settings(
-            fields, system, seed, moses=languages, bleu_tokenize=self.recipe.other_tokens
-        )
-        stopping = translator_stopping(fields)
-        described = model_settings(settings, stopping)
+        settings = self.recipe.translator_settings(system, seed)
+        segmenter = self.segmenter(system.segmenter) if system.segmenter else None
 
         def make(directory: Path) -> Facts:
-            return make_translator(
+            train, dev = (self.texts.prepared_pair(split) for split in ("train", "dev"))
+            position = train_translator(
                 directory,
-                vocabulary_path(self.root, system.vocabulary),
-                self.texts,
-                settings,
-                stopping,
-                segmenter=self._segmenter_directory(system.segmenter) if system.segmenter else None,
-                compute=self.compute,
-                progress=self.progress,
+                vocabulary=vocabulary_path(self.root, system.vocabulary),
+                source=train[0],
+                target=train[1],
+                dev_source=dev[0],
+                dev_target=dev[1],
+                segmenter=self.root / segmenter.name if segmenter else None,
+                cuts=self.root / segmenter.name / CUTS if segmenter else None,
+                settings=settings,
+                session=self.session,
             )
+            return _facts(position) | {"dev_bleu_greedy": -position.kept_score}
 
-        segmenters = (self.segmenter(system.segmenter),) if system.segmenter else ()
         return Stage(
             name=f"translators/{system.name}/seed-{seed}",
-            settings=described,
-            needs=(self.corpus, self.vocabulary(system.vocabulary), *segmenters),
+            settings=changed(settings),
+            same_settings=lambda recorded: _recorded(recorded, settings) == settings,
+            needs=(self.corpus, self.vocabulary(system.vocabulary), *([segmenter] if segmenter else [])),
             make=make,
             outputs=MODEL_FILES,
-            goes_on_from=lambda before: can_go_on(before, described),
+            goes_on_from=lambda before: settings.prolongs(_recorded(before, settings)),
         )
 
     def translation(self, system: System, seed: int) -> Stage:
         translator, decoding = self.translator(system, seed), self.recipe.decoding
 
         def make(directory: Path) -> Facts:
-            translate_texts(
-                directory,
-                self.root / translator.name,
-                self.texts,
-                decoding,
-                compute=self.compute,
-                progress=self.progress,
-            )
+            translate_texts(directory, self.root / translator.name, self.texts, decoding, self.session)
             return {}
 
         return Stage(
             name=f"translations/{system.name}/seed-{seed}",
-            settings=asdict(decoding),
+            settings=changed(decoding),
+            same_settings=lambda recorded: build(Search, recorded, "decoding") == decoding,
             needs=(self.corpus, translator),
             make=make,
             outputs=tuple(f"{split}.{self.recipe.target}" for split in EVALUATED),
@@ -253,43 +243,48 @@ class Experiment:
         translation = self.translation(system, seed)
         return Stage(
             name=f"scores/{system.name}/seed-{seed}",
-            settings={"metrics": list(METRICS), "length_limits": list(LENGTH_LIMITS)} | self._other_tokens,
+            settings={"metrics": list(METRICS), "length_limits": list(LENGTH_LIMITS)} | self._tokens,
             needs=(self.corpus, translation),
             make=lambda directory: write_scores(
-                directory, self.root / translation.name, self.texts, self.recipe.other_tokens
+                directory, self.root / translation.name, self.texts, self.recipe.bleu_tokenize
             ),
             outputs=(SCORES,),
         )
 
     @property
-    def _other_tokens(self) -> dict[str, Any]:
-        """A setting of what is scored, left out where it is the default, as it was before it could be set."""
-        return {"bleu_tokenize": self.recipe.other_tokens} if self.recipe.other_tokens else {}
+    def _tokens(self) -> dict[str, Any]:
+        """A setting of what is scored, left out where it is the default."""
+        tokens = self.recipe.bleu_tokenize
+        return {} if tokens == Recipe.bleu_tokenize else {"bleu_tokenize": tokens}
 
     def significance(self, system: System, baseline: System, seeds: Sequence[int]) -> Stage:
         """One seed tested against the baseline's, or the mean of several."""
         ours = [self.translation(system, seed) for seed in seeds]
         others = [self.translation(baseline, seed) for seed in seeds]
         tested = f"seed-{seeds[0]}" if len(seeds) == 1 else "mean"
+        places = [[self.root / stage.name for stage in side] for side in (ours, others)]
         return Stage(
             name=f"significance/{system.name}/{baseline.name}/{tested}",
-            settings=self._other_tokens,
+            settings=self._tokens,
             needs=(self.corpus, *ours, *others),
             make=lambda directory: write_tests(
-                directory, self._places(ours), self._places(others), self.texts, self.recipe.other_tokens
+                directory, places[0], places[1], self.texts, self.recipe.bleu_tokenize
             ),
             outputs=(TESTS,),
         )
 
     @property
     def baselines(self) -> list[System]:
-        """The first system of the recipe, and BPE dropout on both sides where it is there."""
+        """The first system of the recipe, and BPE dropout on both sides if it is among them."""
         first = self.recipe.systems[0]
         dropout = SYSTEMS["bpe-dropout"]
         return [first, dropout] if dropout in self.recipe.systems and dropout != first else [first]
 
-    def _places(self, stages: Sequence[Stage]) -> list[Path]:
-        return [self.root / stage.name for stage in stages]
 
-    def _segmenter_directory(self, name: SegmenterName) -> Path:
-        return self.root / "segmenters" / name
+def _recorded(record: Mapping[str, Any], wanted: ModelSettings) -> Any:
+    """The settings of a model as its stage recorded them."""
+    return model_settings(record, type(wanted), "artifact.json")
+
+
+def _facts(position: Position) -> dict[str, Any]:
+    return {"steps": position.step, "epochs": position.epoch, "training_seconds": round(position.seconds, 1)}

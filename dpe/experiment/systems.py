@@ -1,13 +1,15 @@
-"""The systems of the paper's tables: how the source and the target of a translator are cut."""
+"""The systems of the paper's tables: how the source and the target of a translator are segmented."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from dpe.choices import SEGMENTER_METHODS, SourceMethod, TargetMethod, VocabularyType
 from dpe.errors import UserError
-from dpe.translator.methods import check_methods
+from dpe.settings import build, changed, nearest
+from dpe.translator.settings import check_methods
 
 SegmenterName = Literal["mixed", "lm"]
 SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}  # in tables
@@ -22,17 +24,17 @@ class System:
     source: SourceMethod
     target: TargetMethod
     segmenter: SegmenterName | None = None  # of DPE targets: given the source, or a language model
-    target_sampling: float | None = None  # draw cuts at this temperature instead of taking the best
+    target_sampling: float | None = None  # sample targets at this temperature instead of taking the best
 
     def __post_init__(self) -> None:
         if not self.name or not all(c.isascii() and (c.isalnum() or c in "-_") for c in self.name):
-            raise UserError(f"A system is called {self.name!r}; use ASCII letters, digits, '-' and '_' only.")
+            raise UserError(f"System name {self.name!r} must have ASCII letters, digits, '-' and '_' only.")
         if (self.target in SEGMENTER_METHODS) != (self.segmenter is not None):
             raise UserError(
-                f"The system {self.name} needs a segmenter if, and only if, its target is dpe or dpe-fixed."
+                f"System {self.name} needs a segmenter if, and only if, its target is dpe or dpe-fixed."
             )
         if (self.source == "unigram") != (self.target == "unigram"):
-            raise UserError(f"The system {self.name} must have unigram on both sides or on none.")
+            raise UserError(f"System {self.name} must have unigram on both sides or on none.")
         try:
             check_methods(
                 self.source,
@@ -41,20 +43,34 @@ class System:
                 sampling=self.target_sampling,
             )
         except UserError as error:
-            raise UserError(f"The system {self.name}: {error}") from error
+            raise UserError(f"System {self.name}: {error}") from error
 
     @property
     def vocabulary(self) -> VocabularyType:
         """Which of the run's vocabularies it uses."""
         return "unigram" if self.target == "unigram" else "bpe"
 
+    @classmethod
+    def from_value(cls, value: Any, label: str, key: str) -> System:
+        """A system by name, or from a table of its fields."""
+        if isinstance(value, Mapping):
+            return build(cls, value, label, f"{key}.")
+        if isinstance(value, str) and value in SYSTEMS:
+            return SYSTEMS[value]
+        raise UserError(f"{label}: there is no system {value!r}; {nearest(str(value), SYSTEMS)}")
+
+    def to_value(self) -> Any:
+        """Its name, or the table of a system that is not among `SYSTEMS`."""
+        return self.name if SYSTEMS.get(self.name) == self else changed(self)
+
 
 def _paper(name: str, title: str, target: TargetMethod, segmenter: SegmenterName | None = None) -> System:
-    """A system whose source is cut by BPE dropout."""
+    """A system whose source is segmented by BPE dropout."""
     return System(name=name, title=title, source="bpe-dropout", target=target, segmenter=segmenter)
 
 
-# A recipe names these; LM cuts do not depend on the source, so cutting once is cutting on the fly.
+# Recipes and results name these, so an entry never changes. LM targets do not depend on the source, so
+# segmenting once is segmenting on the fly.
 SYSTEMS = {
     system.name: system
     for system in (

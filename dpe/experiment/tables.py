@@ -12,7 +12,7 @@ from dpe.errors import UserError
 from dpe.evaluation.scores import LengthBin
 from dpe.evaluation.tables import Table
 from dpe.evaluation.translations import bins_table
-from dpe.experiment.recipe import Recipe
+from dpe.experiment.recipe import Recipe, recipe_json
 from dpe.experiment.results import (
     P_VALUES,
     SIGNIFICANT,
@@ -23,7 +23,6 @@ from dpe.experiment.results import (
     verdict_on_means,
 )
 from dpe.experiment.systems import SEGMENTER_TITLES
-from dpe.experiment.writing import recipe_json
 from dpe.settings import flatten
 
 METRIC_NAMES: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF2"}

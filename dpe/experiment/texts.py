@@ -1,4 +1,4 @@
-"""The text of an experiment: collected, cleaned, tokenised; and the vocabulary that is learned from it."""
+"""The text of an experiment: collected, cleaned, tokenised; and the vocabulary learned from it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dpe.errors import UserError
 from dpe.experiment.recipe import Recipe, Split
 from dpe.model.checkpoint import VOCABULARY
 from dpe.progress import Progress
+from dpe.settings import changed
 from dpe.text.corpus import Pair, read_lines, read_pairs, write_lines
 from dpe.text.preparation import CleaningRules, Moses, clean
 from dpe.text.text_file import ParallelText
@@ -25,7 +26,7 @@ _SEED = 1  # of the built-in corpus, and of the draw of training lines
 
 @dataclass(frozen=True)
 class Texts:
-    """The files of the corpus artifact. With Moses, `dev` and `test` are there as they are and tokenised."""
+    """The files of the corpus stage. With Moses, `dev` and `test` exist both raw and tokenised."""
 
     directory: Path
     source: str
@@ -77,7 +78,7 @@ def vocabulary_path(root: Path, type: VocabularyType) -> Path:
 
 
 def corpus_files(recipe: Recipe) -> tuple[Path, ...]:
-    """The files from outside, all of which must be there."""
+    """The files of the corpus, all of which must exist."""
     names = [name for name in (*recipe.corpus.train, recipe.corpus.dev, recipe.corpus.test) if name]
     return _found(
         recipe,
@@ -86,28 +87,28 @@ def corpus_files(recipe: Recipe) -> tuple[Path, ...]:
 
 
 def vocabulary_files(recipe: Recipe) -> tuple[Path, ...]:
-    """The files from outside that the vocabulary is learned from, if not from the training text."""
-    return _found(recipe, [Path(recipe.data).expanduser() / name for name in recipe.vocabulary.text])
+    """The files that the vocabulary is learned from, if not from the training text."""
+    return _found(recipe, list(map(recipe.file, recipe.vocabulary.text)))
 
 
 def vocabulary_model(recipe: Recipe) -> Path | None:
     """The user's own model, if the recipe names one."""
     model = recipe.vocabulary.model
-    return _found(recipe, [Path(recipe.data).expanduser() / model])[0] if model else None
+    return _found(recipe, [recipe.file(model)])[0] if model else None
 
 
 def _found(recipe: Recipe, files: Sequence[Path]) -> tuple[Path, ...]:
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
         raise UserError(
-            f"The recipe {recipe.name} needs {len(files)} files and does not find {len(missing)} "
-            f"of them ({', '.join(missing)}); put them in place, or say where they are with --set data=DIR."
+            f"Recipe {recipe.name}: {len(missing)} of {len(files)} files are missing ({', '.join(missing)}); "
+            "put them there, or give their directory with --set data=DIR."
         )
     return tuple(files)
 
 
 def make_corpus(recipe: Recipe, texts: Texts, progress: Progress) -> dict[str, Any]:
-    """Write the files of `texts`; says how many pairs were kept and dropped."""
+    """Write the files of `texts`; returns how many pairs were kept and dropped."""
     fields = recipe.corpus
     if fields.builtin_pairs is not None:
         report = write_corpus(texts.directory, pairs=fields.builtin_pairs, seed=_SEED, replace=True)
@@ -134,7 +135,7 @@ def _pairs(recipe: Recipe, name: str) -> Iterator[Pair]:
 
 
 def _drawn(pairs: Iterator[Pair], lines: int | None) -> Iterator[Pair]:
-    """So many pairs drawn at random, in their order; all where there are no more or no limit."""
+    """This many random pairs, in their order; all if there is no limit."""
     if lines is None:
         yield from pairs
         return
@@ -154,7 +155,7 @@ def _rules(recipe: Recipe) -> CleaningRules:
 
 
 def _copy_pairs(recipe: Recipe, texts: Texts, split: Split, name: str) -> int:
-    """A held-out text, every line of it, as it is and as models read it."""
+    """A held-out text, every line, raw and as models read it."""
     pairs = list(_pairs(recipe, name))
     sides = {recipe.source: [pair.source or "" for pair in pairs], recipe.target: [p.target for p in pairs]}
     for language, lines in sides.items():
@@ -170,7 +171,7 @@ def make_vocabulary(files: Sequence[Path], settings: VocabularySettings, out: Pa
 
 
 def take_vocabulary(model: Path, out: Path) -> dict[str, Any]:
-    """Copy a model of the user's, which must be BPE: its merges are dropped."""
+    """Copy the user's model, which must be BPE, for BPE dropout."""
     vocabulary = Vocabulary.load(model)
     if vocabulary.type != "bpe":
         raise UserError(f"{model} is a {vocabulary.type} model; vocabulary.model must be BPE.")
@@ -183,13 +184,6 @@ def _saved(vocabulary: Vocabulary, out: Path) -> dict[str, Any]:
 
 
 def corpus_settings(recipe: Recipe) -> dict[str, Any]:
-    """What the corpus depends on beside its files, wherever they lie."""
-    fields = recipe.corpus
-    return {
-        "languages": [recipe.source, recipe.target],
-        "builtin_pairs": fields.builtin_pairs,
-        "lines": fields.lines,
-        "max_tokens": fields.max_tokens,
-        "max_ratio": fields.max_ratio,
-        "moses": fields.moses,
-    }
+    """What the corpus depends on beside its files; defaults are left out."""
+    own = {key: value for key, value in changed(recipe.corpus).items() if key not in ("train", "dev", "test")}
+    return {"languages": [recipe.source, recipe.target], **own}

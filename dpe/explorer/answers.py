@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from threading import Lock
 
+from dpe import __version__
 from dpe.errors import UserError
 from dpe.explorer.messages import (
     LARGEST_N_BEST,
@@ -29,7 +30,6 @@ from dpe.text.draws import Draw
 from dpe.text.segmenters import source_segmenter
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER, pieces_by_word, split_words
-from dpe.version import __version__
 
 
 class TooLong(UserError):

@@ -18,10 +18,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dpe import __version__
 from dpe.errors import UserError
 from dpe.explorer.answers import Explorer, TooLong
 from dpe.explorer.messages import Answer, Problem, Question, Setup
-from dpe.version import __version__
 
 STATIC = Path(__file__).parent / "static"
 LONGEST_REQUEST = 100_000  # bytes: two texts of the longest kind, escaped, fit well

@@ -1,15 +1,15 @@
 """The files of a trained model: safetensors and JSON, nothing is unpickled.
 
-settings.json           what it is: kind, network, training settings, vocabulary, data
+settings.json           what it is: kind, settings that differ from their defaults, vocabulary, data
 vocab.model             the vocabulary
 model.safetensors       the weights to use (the best on the development text so far)
-last.safetensors        weights, optimiser and position of the last save, from which training goes on
-best-epoch.safetensors  the best epoch's weights, while those to use are of the end (kept_weights.py)
-epoch-NNNN.safetensors  the last epochs' weights, if they are to be averaged (kept_weights.py)
-training.jsonl          the curve (curve.py); training.png: its picture
-cache/                  the lock of the training; where the lines of its text begin; an epoch's cuts, unpacked
-cuts/                   a segmenter's cuts of the training text, unless kept elsewhere (kept_cuts.py)
-ctranslate2-*/          a translator as CTranslate2 reads it (inference/translator.py)
+last.safetensors        weights, optimiser and position of the last save, from which training resumes
+best-epoch.safetensors  the best epoch's weights, while those to use are from the end (training/state.py)
+epoch-NNNN.safetensors  the last epochs' weights, if they are to be averaged (training/state.py)
+training.jsonl          the curve (training/log.py); training.png: its picture
+cache/                  the lock of the training; line indexes of its text; an epoch's targets, uncompressed
+cuts/                   a segmenter's targets for the training text, unless kept elsewhere
+ctranslate2-*/          a translator as CTranslate2 reads it (translator/translator.py)
 
 Each file is whole or absent, but for training.jsonl, which grows line by line.
 """
@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -28,12 +29,13 @@ from torch import Tensor, nn
 
 from dpe.errors import UserError
 from dpe.files import whole_file
-from dpe.settings import first_difference
+from dpe.settings import build, first_difference
 from dpe.text.vocabulary import Vocabulary
 
-FORMAT = 1
+FORMAT = 2
 CURVE, PICTURE = "training.jsonl", "training.png"
 SETTINGS, VOCABULARY, MODEL, LAST = "settings.json", "vocab.model", "model.safetensors", "last.safetensors"
+_Settings = TypeVar("_Settings")
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
@@ -51,7 +53,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             state = json.loads((file.metadata() or {}).get("state", "{}"))
             return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
     except FileNotFoundError as error:
-        raise UserError(f"{path} is missing; the training there did not get as far as saving it.") from error
+        raise UserError(f"{path} is missing; the training there has not saved a model yet.") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}.") from error
     except (SafetensorError, ValueError) as error:
@@ -64,15 +66,14 @@ def save_model(path: Path, model: nn.Module, state: Mapping[str, Any]) -> None:
 
 
 def put_weights(model: nn.Module, weights: Mapping[str, Tensor], *, name: str) -> None:
-    """Copy weights into a model; every one must be there and fit."""
+    """Copy weights into a model; names and shapes must match."""
     parameters = dict(model.named_parameters())
-    if parameters.keys() != weights.keys():
-        odd = sorted(parameters.keys() ^ weights.keys())[0]
-        raise UserError(f"{name} is of another network (it differs in {odd}); train again or use its own.")
-    for key, parameter in parameters.items():
-        if parameter.shape != weights[key].shape:
-            raise UserError(f"{name} is of a network of another size (it differs in {key}).")
-        with torch.no_grad():
+    shapes = {key: tuple(tensor.shape) for key, tensor in weights.items()}
+    for key in sorted(parameters.keys() | shapes.keys()):
+        if key not in parameters or shapes.get(key) != tuple(parameters[key].shape):
+            raise UserError(f"{name} does not fit this network (it differs in {key}); train again.")
+    with torch.no_grad():
+        for key, parameter in parameters.items():
             parameter.copy_(weights[key])
 
 
@@ -87,52 +88,89 @@ def average_weights(paths: Iterable[Path]) -> dict[str, Tensor]:
     return {name: (tensor / count).float() for name, tensor in total.items()}
 
 
-def write_settings(directory: Path, kind: str, settings: Mapping[str, Any], vocabulary: Vocabulary) -> None:
-    """Start a model directory, or check that the one that is there was started in the same way."""
-    wanted = {"format": FORMAT, "kind": kind, "vocabulary": vocabulary.fingerprint, **settings}
+class Identified(Protocol):
+    """Settings, some of which a resumed training cannot change."""
+
+    def identity(self) -> dict[str, Any]: ...
+
+
+def write_settings(
+    directory: Path, kind: str, settings: Identified, vocabulary: Vocabulary, about: Mapping[str, Any]
+) -> None:
+    """Start a model directory, or check that the one that exists was started in the same way.
+
+    `about` is what the model depends on beside its settings: the data, and the segmenter.
+    """
+    wanted = {"kind": kind, "vocabulary": vocabulary.fingerprint, "settings": settings.identity(), **about}
     path = directory / SETTINGS
-    there = read_settings(directory, kind) if path.exists() else None
-    if there is None:
-        _refuse_files_without_settings(directory, vocabulary)
-    elif any((directory / name).exists() for name in (LAST, MODEL)):  # else nothing would be lost
-        _refuse_other(path, there, json.loads(json.dumps(wanted)))
-        return
+    if not path.exists():
+        _refuse_foreign_files(directory, vocabulary)
+    else:
+        there = read_settings(directory, kind)
+        if any((directory / name).exists() for name in (LAST, MODEL)):  # else nothing would be lost
+            recorded = model_settings(there, type(settings), str(path)).identity()
+            there = {key: there.get(key) for key in wanted} | {"settings": recorded}
+            if difference := first_difference(there, json.loads(json.dumps(wanted))):
+                raise UserError(
+                    f"{directory} holds a training with other settings ({difference}); "
+                    "choose another --out, or give the same settings to resume it."
+                )
+            return
     vocabulary.save(directory / VOCABULARY)
     with whole_file(path) as file:
-        file.write((json.dumps(wanted, indent=2, sort_keys=True) + "\n").encode())
+        file.write((json.dumps({"format": FORMAT} | wanted, indent=2, sort_keys=True) + "\n").encode())
+
+
+def _refuse_foreign_files(directory: Path, vocabulary: Vocabulary) -> None:
+    """Files with our names in a directory without settings were made by somebody else."""
+    own = directory / VOCABULARY
+    is_same = own.exists() and Vocabulary.load(own).fingerprint == vocabulary.fingerprint
+    for name in (CURVE, MODEL, LAST, PICTURE, *(() if is_same else (VOCABULARY,))):
+        if (directory / name).exists():
+            raise UserError(
+                f"{directory / name} already exists and was not created by dpe; choose another --out."
+            )
 
 
 def read_settings(directory: Path, kind: str) -> dict[str, Any]:
-    """The settings of a model directory of this kind (`segmenter`, `translator`)."""
+    """`settings.json` of a model of this kind (`segmenter`, `translator`), its settings under "settings"."""
     path = directory / SETTINGS
     try:
-        settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        lack = f"{SETTINGS} is missing" if directory.exists() else "there is no such directory"
-        raise UserError(f"{directory} holds no trained {kind} ({lack}).") from error
-    except NotADirectoryError as error:
-        raise UserError(f"{directory} is a file; give the directory of a trained {kind}.") from error
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}); train again.") from error
-    if not isinstance(settings, dict) or not {"kind", "format", "network", "vocabulary"} <= settings.keys():
-        raise UserError(f"{path} is not of a model that dpe trained.")
-    if settings["kind"] != kind:
-        raise UserError(f"{directory} holds a {settings['kind']}, not a {kind}.")
-    if settings["format"] != FORMAT:
-        raise UserError(
-            f"{path} has format {settings['format']}, and this version of dpe reads format {FORMAT}."
-        )
-    return settings
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        lack = f"no {SETTINGS}" if directory.is_dir() else "no such directory"
+        raise UserError(f"{directory} does not contain a trained {kind} ({lack}).") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}); train again.") from error
+    if not isinstance(record, dict) or not {"kind", "format", "vocabulary"} <= record.keys():
+        raise UserError(f"{path} was not written by dpe.")
+    if record["kind"] != kind:
+        raise UserError(f"{directory} contains a {record['kind']}, not a {kind}.")
+    if record["format"] not in (1, FORMAT):
+        raise UserError(f"{path} has format {record['format']}; this version of dpe reads 1 and {FORMAT}.")
+    return record
 
 
-def load_vocabulary(directory: Path, settings: Mapping[str, Any]) -> Vocabulary:
-    """The vocabulary of a model with these settings, checked to be the one that it learned with."""
-    path, kind = directory / VOCABULARY, settings["kind"]
+def model_settings(record: Mapping[str, Any], cls: type[_Settings], label: str) -> _Settings:
+    """The settings of a model from what is recorded of it: all fields that it lacks have their default.
+
+    dpe 0.1 recorded every field, in tables: network, training, and in runs the end of the training.
+    """
+    flat = dict(record.get("settings", record))
+    for part in ("network", "training", "stopping"):
+        flat |= flat.get(part, {})
+    if flat.get("bleu_tokenize", "") is None:
+        del flat["bleu_tokenize"]
+    known = {field.name for field in fields(cls)}  # type: ignore[arg-type]  # callers give a dataclass
+    return build(cls, {key: value for key, value in flat.items() if key in known}, label)
+
+
+def load_vocabulary(directory: Path, record: Mapping[str, Any]) -> Vocabulary:
+    """The vocabulary of a model, checked to be the one that it was trained with."""
+    path = directory / VOCABULARY
     vocabulary = Vocabulary.load(path)
-    if vocabulary.fingerprint != settings["vocabulary"]:
-        raise UserError(f"{path} is not the vocabulary that this {kind} learned with.")
+    if vocabulary.fingerprint != record["vocabulary"]:
+        raise UserError(f"{path} is not the vocabulary that this {record['kind']} was trained with.")
     return vocabulary
 
 
@@ -141,19 +179,7 @@ def load_weights(directory: Path, model: nn.Module) -> None:
     put_weights(model, load_tensors(directory / MODEL)[0], name=str(directory / MODEL))
 
 
-def _refuse_files_without_settings(directory: Path, vocabulary: Vocabulary) -> None:
-    """What is there under our names without a model is somebody's own."""
-    path = directory / VOCABULARY
-    if path.exists() and Vocabulary.load(path).fingerprint != vocabulary.fingerprint:
-        raise UserError(f"{path} is another vocabulary than the one given; give another --out.")
-    for name in (CURVE, MODEL, LAST, PICTURE):
-        if (directory / name).exists():
-            raise UserError(f"{directory / name} is there and of no training of dpe's; give another --out.")
-
-
-def _refuse_other(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    if difference := first_difference(there, wanted):
-        raise UserError(
-            f"{path.parent} holds a training with other settings ({difference}); "
-            "give another --out, or the same settings to go on with it."
-        )
+def model_files(directory: Path) -> list[Path]:
+    """The files that a training writes into its directory, whether they exist or not."""
+    names = [directory / name for name in (SETTINGS, VOCABULARY, CURVE, PICTURE)]
+    return [*names, *directory.glob("*.safetensors"), *directory.glob("ctranslate2-*/*")]

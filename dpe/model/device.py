@@ -29,12 +29,6 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, -1))
 
 
-def use_threads(threads: int | None) -> None:
-    """Compute on the CPU with so many threads in this process; None leaves it to torch."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-
-
 def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
     """`auto` is a GPU where there is one; with many processes each takes its own."""
     if name == "auto":

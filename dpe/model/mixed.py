@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from dpe.model.attention import key_mask
 from dpe.model.edge_scores import DEFAULT_THRESHOLD, edge_scores
-from dpe.model.transformer import Decoder, Encoder, TransformerSettings, embedding
+from dpe.model.settings import TransformerSettings
+from dpe.model.transformer import Decoder, Encoder, embedding
 
 if TYPE_CHECKING:
     from dpe.text.vocabulary import Vocabulary

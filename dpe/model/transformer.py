@@ -9,39 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpe.errors import UserError
 from dpe.model.attention import CrossAttention, DecoderCache, LayerCache, SelfAttention
 from dpe.model.fast_layers import Linear, add_dropped
-
-
-@dataclass(frozen=True)
-class TransformerSettings:
-    """The shape of a transformer. `encoder_layers` is not used by a model without a source."""
-
-    width: int
-    heads: int
-    feed_forward: int
-    encoder_layers: int
-    decoder_layers: int
-    dropout: float = 0.1
-    norm: Literal["pre", "post"] = "pre"  # transformer base is "post"; "pre" needs no careful warm-up
-
-    def __post_init__(self) -> None:
-        if min(self.width, self.heads, self.feed_forward, self.decoder_layers, self.encoder_layers + 1) < 1:
-            raise UserError(f"All sizes must be at least 1, got {self}.")
-        if self.width % self.heads or self.width % 2:
-            raise UserError(f"width must be even and a multiple of heads ({self.heads}), got {self.width}.")
-        if self.norm not in ("pre", "post"):
-            raise UserError(f"norm must be 'pre' or 'post', got {self.norm!r}.")
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout must be at least 0 and less than 1, got {self.dropout}.")
+from dpe.model.settings import TransformerSettings
 
 
 class Positions(nn.Module):

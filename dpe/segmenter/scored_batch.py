@@ -7,7 +7,6 @@ words of the batch at once and turned into pieces with numpy, not sentence by se
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -26,7 +25,8 @@ from dpe.model.mixed import MixedTransformer
 from dpe.segmenter.answers import Posterior, WordPosterior
 from dpe.segmenter.lazy_best import PositionScores, lazy_best
 from dpe.segmenter.long_lines import is_long, long_line_scores
-from dpe.text.draws import CUT_STREAM, generator
+from dpe.segmenter.settings import SegmentSettings
+from dpe.text.draws import Draw
 from dpe.text.vocabulary import Vocabulary
 
 _CELLS_AT_ONCE = 4_000_000  # of the n-best tables and of the draws: tens of megabytes
@@ -38,21 +38,6 @@ class Cut(NamedTuple):
     pieces: tuple[str, ...]
     score: float
     word_scores: tuple[float, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Drawing:
-    """What random cuts depend on, beside the line's number: a draw is a function of these alone."""
-
-    n: int = 1
-    seed: int = 1
-    epoch: int = 0
-    temperature: float = 1.0
-
-    def uniforms(self, line: int, length: int) -> NDArray[np.float64]:
-        """The randomness of a line of so many characters. # [draw, character]"""
-        keys = ((CUT_STREAM, self.seed, self.epoch, line, draw) for draw in range(self.n))
-        return np.stack([generator(*key).random(length) for key in keys])
 
 
 class ScoredBatch:
@@ -138,17 +123,24 @@ class ScoredBatch:
         ]
         return self._cuts(scores[np.arange(len(ranks)), ranks] if len(ranks) else scores, boundaries)
 
-    def sample(self, drawing: Drawing) -> list[list[Cut]]:
+    def sample(self, settings: SegmentSettings) -> list[list[Cut]]:
         """Independent exact draws from the posterior of every sentence."""
-        rows = [drawing.uniforms(example.line, len(example.marked)) for example in self.examples]
+        draw = Draw(settings.seed, settings.epoch)
+        rows = [draw.at(one.line).uniforms(len(one.marked), n=settings.n) for one in self.examples]
         uniforms = np.concatenate(rows, axis=1)  # [draw, character]
         step = max(1, _CELLS_AT_ONCE // (16 * max(1, uniforms.shape[1])))
         result: list[list[Cut]] = [[] for _ in self.examples]
-        for begin in range(0, drawing.n, step):
-            for cuts in self._draws(uniforms[begin : begin + step], drawing.temperature):
+        for begin in range(0, settings.n, step):
+            for cuts in self._draws(uniforms[begin : begin + step], settings.temperature):
                 for sentence, cut in enumerate(cuts):
                     result[sentence].append(cut)
         return result
+
+    def cuts(self, settings: SegmentSettings) -> list[list[Cut]]:
+        """The segmentations of every sentence that the settings ask for."""
+        if settings.mode == "best":
+            return [[cut] for cut in self.best()]
+        return self.n_best(settings.n) if settings.mode == "n-best" else self.sample(settings)
 
     def posterior(self) -> list[Posterior]:
         """What is known about the cuts of every sentence, word by word."""

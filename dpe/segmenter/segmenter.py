@@ -1,11 +1,15 @@
-"""`Segmenter`: a trained mixed model that answers questions about the cuts of sentences, exactly."""
+"""`Segmenter`: a trained mixed model that answers questions about segmentations, exactly.
+
+`OnTheFly` makes the paper's training pairs with it, segmented anew every epoch, for any training loop.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import torch
 
@@ -13,14 +17,23 @@ from dpe.errors import UserError
 from dpe.files import file_hash
 from dpe.model.batch_order import batches_by_length
 from dpe.model.batching import MixedCollator, MixedExample, mixed_example
-from dpe.model.checkpoint import MODEL, VOCABULARY, load_vocabulary, load_weights, read_settings
+from dpe.model.checkpoint import (
+    MODEL,
+    VOCABULARY,
+    load_vocabulary,
+    load_weights,
+    model_settings,
+    read_settings,
+)
 from dpe.model.device import choose_device
 from dpe.model.mixed import MixedTransformer
-from dpe.model.transformer import TransformerSettings
 from dpe.segmenter.answers import Posterior, Score, Segmentation
 from dpe.segmenter.long_lines import is_long
-from dpe.segmenter.scored_batch import Cut, Drawing, ScoredBatch
+from dpe.segmenter.scored_batch import Cut, ScoredBatch
+from dpe.segmenter.settings import SegmenterSettings, SegmentSettings
 from dpe.text.corpus import Strings, lines_of
+from dpe.text.draws import Draw
+from dpe.text.segmenters import CountSegmenter, source_segmenter
 from dpe.text.vocabulary import Vocabulary
 
 Answer = TypeVar("Answer")
@@ -29,7 +42,7 @@ BATCH_CHARACTERS = 4_000  # a GPU may like more
 
 
 class Segmenter:
-    """Cuts target sentences given their sources.
+    """Segments target sentences given their sources.
 
     Every method takes one pair of strings, or two lists of equal length and any order of lengths, and answers
     in the order given. A segmenter that was trained without a source takes `None` in its place.
@@ -47,6 +60,7 @@ class Segmenter:
         self._model = model.eval().requires_grad_(False)
         self._collator = MixedCollator(vocabulary)
         self._batch_characters = batch_characters
+        self._source_segmenters: dict[float, CountSegmenter] = {}
 
     @classmethod
     def load(
@@ -54,20 +68,20 @@ class Segmenter:
     ) -> Segmenter:
         """Read what `dpe train-segmenter` wrote; `batch_characters` bounds what is computed at once."""
         directory = Path(directory)
-        settings = read_settings(directory, "segmenter")
-        vocabulary = load_vocabulary(directory, settings)
-        network = TransformerSettings(**settings["network"])
-        model = MixedTransformer.of(network, vocabulary, source=settings["source"])
+        record = read_settings(directory, "segmenter")
+        settings = model_settings(record, SegmenterSettings, str(directory))
+        vocabulary = load_vocabulary(directory, record)
+        model = MixedTransformer.of(settings, vocabulary, source=settings.source)
         load_weights(directory, model)
         model.to(choose_device(device))
-        return cls(model, vocabulary, source=settings["source"], batch_characters=batch_characters)
+        return cls(model, vocabulary, source=settings.source, batch_characters=batch_characters)
 
     @overload
     def best(self, source: str | None, target: str) -> Segmentation: ...
     @overload
     def best(self, source: Strings | None, target: Strings) -> list[Segmentation]: ...
     def best(self, source: str | Strings | None, target: str | Strings) -> Any:
-        """The most probable cut (Alg. 2)."""
+        """The most probable segmentation (Alg. 2)."""
 
         def answer(batch: ScoredBatch) -> list[Segmentation]:
             partitions = batch.log_partitions().tolist()
@@ -80,7 +94,7 @@ class Segmenter:
     @overload
     def n_best(self, source: Strings | None, target: Strings, *, n: int = 5) -> list[list[Segmentation]]: ...
     def n_best(self, source: str | Strings | None, target: str | Strings, *, n: int = 5) -> Any:
-        """The n most probable cuts, best first; fewer if the sentence has fewer."""
+        """The n most probable segmentations, best first; fewer if the sentence has fewer."""
         _refuse_below_one(n)
         return self._ask(source, target, lambda batch: self._lists(batch, batch.n_best(n)))
 
@@ -119,18 +133,18 @@ class Segmenter:
         epoch: int = 0,
         first_line: int = 0,
     ) -> Any:
-        """Independent draws from the posterior; the same cut may come more than once.
+        """Independent draws from the posterior; the same segmentation may come more than once.
 
         A draw is a function of seed, epoch, the line's number and the number of the draw, whatever else is
         asked for at the same time. The lines given are numbered from `first_line`; `dpe segment` numbers a
         file from 0. Temperature divides the edge scores before the forward pass: below 1 the draws keep
-        closer to the best cut. Scores and probabilities are those of temperature 1.
+        closer to the best one. Scores and probabilities are those of temperature 1.
         """
         _refuse_below_one(n)
-        drawing = Drawing(n=n, seed=seed, epoch=epoch, temperature=temperature)
+        settings = SegmentSettings(mode="sample", n=n, seed=seed, epoch=epoch, temperature=temperature)
 
         def answer(batch: ScoredBatch) -> list[list[Segmentation]]:
-            return self._lists(batch, batch.sample(drawing))
+            return self._lists(batch, batch.sample(settings))
 
         return self._ask(source, target, answer, first_line=first_line)
 
@@ -139,7 +153,7 @@ class Segmenter:
     @overload
     def posterior(self, source: Strings | None, target: Strings) -> list[Posterior]: ...
     def posterior(self, source: str | Strings | None, target: str | Strings) -> Any:
-        """The probability of a boundary after each character, and the entropy of every word's cuts."""
+        """The probability of a boundary after each character, and the entropy of every word."""
         return self._ask(source, target, ScoredBatch.posterior)
 
     @overload
@@ -147,7 +161,7 @@ class Segmenter:
     @overload
     def score(self, source: Strings | None, target: Strings) -> list[Score]: ...
     def score(self, source: str | Strings | None, target: str | Strings) -> Any:
-        """Exact log p(y | x), the sum over all cuts, and bits per character."""
+        """Exact log p(y | x), the sum over all segmentations, and bits per character."""
         return self._ask(source, target, self.batch_scores)
 
     def batch_scores(self, batch: ScoredBatch) -> list[Score]:
@@ -158,7 +172,7 @@ class Segmenter:
         return [Score(total, len(example.marked) + 1, int(count)) for total, example, count in rows]
 
     def example(self, line: int, source_pieces: list[str] | None, target: str) -> MixedExample:
-        """A line for `answers`, from its source as cut and its target as text."""
+        """A line for `answers`, from its source as pieces and its target as text."""
         return mixed_example(self.vocabulary, line, source_pieces, target)
 
     @torch.inference_mode()
@@ -179,6 +193,35 @@ class Segmenter:
         source, target = example.size
         return (source, max(target, self._batch_characters)) if is_long(example) else (source, target)
 
+    def answer_pairs(
+        self,
+        pairs: Iterable[tuple[int, str | None, str]],
+        answer: Callable[[ScoredBatch], Sequence[Answer]],
+        settings: SegmentSettings = SegmentSettings(),
+    ) -> list[tuple[list[str] | None, Answer]]:
+        """Segment sources, each by its own draw, and answer about each target given that very source.
+
+        A pair is (line, source, target). The paper's on-the-fly DPE, and with no dropout its fixed DPE. Gives
+        the pieces of each source beside the answer.
+        """
+        draw = Draw(settings.seed, settings.epoch)
+        sources: list[list[str] | None] = []
+
+        def examples() -> Iterator[MixedExample]:
+            cut_source = self._source_segmenter(settings.source_dropout)
+            for line, source, target in pairs:
+                sources.append(None if source is None else cut_source.cut(source, draw.at(line)))
+                yield self.example(line, sources[-1] if self.has_source else None, target)
+
+        found = self.answers(examples(), answer)
+        return list(zip(sources, found, strict=True))
+
+    def _source_segmenter(self, dropout: float) -> CountSegmenter:
+        """Kept from call to call, because it remembers words."""
+        if dropout not in self._source_segmenters:
+            self._source_segmenters[dropout] = source_segmenter(self.vocabulary, dropout)
+        return self._source_segmenters[dropout]
+
     def _ask(
         self,
         source: str | Strings | None,
@@ -189,26 +232,17 @@ class Segmenter:
     ) -> Any:
         """The answer about a pair, or the answers about two lists."""
         single, targets = isinstance(target, str), lines_of(target, "target")
-        sources = self._checked_sources(source, count=len(targets), single=single)
-        examples = (
-            self.example(line, self.vocabulary.encode(left) if self.has_source else None, right)
-            for line, (left, right) in enumerate(zip(sources, targets, strict=True), start=first_line)
-        )
-        found = self.answers(examples, answer)
-        return found[0] if single else found
-
-    def _checked_sources(self, source: str | Strings | None, *, count: int, single: bool) -> list[str]:
-        """A source for each of `count` targets, which were one string if `single`."""
         self.refuse_wrong_source(given=source is not None)
-        if source is None:
-            return [""] * count  # which nobody reads
-        sources = lines_of(source, "source")
-        if isinstance(source, str) != single:
-            target_is, source_is = ("one string", "a list") if single else ("a list", "one string")
-            raise UserError(f"The target is {target_is} but the source is {source_is}; give two of a kind.")
-        if len(sources) != count:
-            raise UserError(f"There are {len(sources)} sources but {count} targets; give pairs.")
-        return sources
+        no_sources: list[str | None] = [None] * len(targets)
+        sources = no_sources if source is None else lines_of(source, "source")
+        if len(sources) != len(targets) or (source is not None and isinstance(source, str) != single):
+            raise UserError(
+                f"Got {len(sources)} sources and {len(targets)} targets; "
+                "give two strings, or two lists of equal length."
+            )
+        rows = zip(range(first_line, first_line + len(targets)), sources, targets, strict=True)
+        found = [one for _, one in self.answer_pairs(rows, answer)]
+        return found[0] if single else found
 
     def refuse_wrong_source(self, *, given: bool) -> None:
         """A source must be given if, and only if, the segmenter was trained with one."""
@@ -228,7 +262,7 @@ class Segmenter:
 
 
 def fingerprint(directory: Path) -> str:
-    """Tells two segmenters apart, wherever their directories lie: a hash of weights and vocabulary."""
+    """Identifies a segmenter wherever its directory is: a hash of weights and vocabulary."""
     digest = hashlib.sha256()
     for name in (MODEL, VOCABULARY):
         digest.update(bytes.fromhex(file_hash(directory / name)))
@@ -237,4 +271,55 @@ def fingerprint(directory: Path) -> str:
 
 def _refuse_below_one(n: int) -> None:
     if n < 1:
-        raise UserError(f"n is {n}; ask for at least one cut.")
+        raise UserError(f"n is {n}; it must be at least 1.")
+
+
+class TrainingPair(NamedTuple):
+    """A sentence pair as a translator reads it in one epoch."""
+
+    source: tuple[str, ...]  # pieces, by BPE dropout
+    target: tuple[str, ...]  # pieces, segmented given that very source
+
+
+class OnTheFly:
+    """Segments pairs as `dpe encode --method bpe-dropout` and `dpe segment --source-dropout` do whole files.
+
+        cutter = OnTheFly(Segmenter.load("segmenter/"), dropout=0.05)
+        cutter.pairs(["the cars"], ["autot"], epoch=3, lines=[17])
+
+    A pair depends on the seed, the epoch and the line's number alone, not on the order of the lines or how
+    many are asked for at once. With a temperature targets are sampled from the posterior, else the best.
+    """
+
+    def __init__(
+        self, segmenter: Segmenter, *, dropout: float = 0.05, seed: int = 1, temperature: float | None = None
+    ) -> None:
+        self._segmenter = segmenter
+        self._settings = SegmentSettings(
+            mode="best" if temperature is None else "sample",
+            temperature=1.0 if temperature is None else temperature,
+            source_dropout=dropout,
+            seed=seed,
+        )
+        segmenter._source_segmenter(dropout)  # which refuses a vocabulary without merges
+
+    def pairs(
+        self, sources: Strings, targets: Strings, *, epoch: int, lines: Iterable[int] | None = None
+    ) -> list[TrainingPair]:
+        """The pairs of an epoch, in the order given; `lines` are their numbers, by default 0, 1, 2...
+
+        The first line of a file is 0, as for `dpe encode` and `dpe segment`.
+        """
+        if isinstance(sources, str) or isinstance(targets, str):
+            raise UserError("Sources and targets are lists of sentences; give a list for one sentence too.")
+        sources, targets = lines_of(sources, "source"), lines_of(targets, "target")
+        numbers = list(range(len(targets)) if lines is None else lines)
+        if not len(sources) == len(targets) == len(numbers):
+            raise UserError(
+                f"Got {len(sources)} sources, {len(targets)} targets and {len(numbers)} line numbers; "
+                "give as many of each."
+            )
+        settings = replace(self._settings, epoch=epoch)
+        rows = zip(numbers, sources, targets, strict=True)
+        found = self._segmenter.answer_pairs(rows, lambda batch: batch.cuts(settings), settings)
+        return [TrainingPair(tuple(source or ()), cuts[0].pieces) for source, cuts in found]

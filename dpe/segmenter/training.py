@@ -3,96 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from dpe.errors import UserError
 from dpe.model.batch_order import batches_by_length, epoch_batches
 from dpe.model.batching import MixedBatch, MixedCollator, MixedExample, mixed_example
 from dpe.model.mixed import MixedTransformer
-from dpe.model.transformer import TransformerSettings
 from dpe.segmenter.likelihood import batch_edge_scores, best_log_probability, marginal_log_likelihood
+from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings
 from dpe.text.draws import Draw
 from dpe.text.segmenters import CountSegmenter, source_segmenter
-from dpe.text.text_file import ParallelText
+from dpe.text.text_file import ParallelText, Text
 from dpe.text.vocabulary import Vocabulary
-from dpe.training.directory import model_directory
-from dpe.training.processes import Processes
-from dpe.training.settings import Session, TrainingSettings
+from dpe.training.processes import Processes, Session
 from dpe.training.state import Position
 from dpe.training.task import bits_of, left_out_sentence, own_batches, refuse_empty, refuse_long_dev
-from dpe.training.trainer import Trainer
-
-
-@dataclass(frozen=True, kw_only=True)
-class SegmenterSettings:
-    """Everything that makes a segmenter what it is, beside its text and vocabulary."""
-
-    network: TransformerSettings
-    training: TrainingSettings
-    batch: int = 8_000  # padded target characters in a batch
-    source: bool = True  # False: a language model of the target (the paper's LM DPE)
-    source_dropout: float = 0.05  # BPE dropout of the source, drawn anew every epoch
-    max_characters: int = 1_000  # longer lines are left out of training
-
-
-def train_segmenter(
-    out: Path,
-    vocabulary: Vocabulary,
-    train: ParallelText,
-    dev: ParallelText,
-    *,
-    settings: SegmenterSettings,
-    session: Session,
-) -> Position:
-    """Train, or go on training, the segmenter in `out`."""
-    refuse_empty(train, dev)
-    cut_source = source_segmenter(vocabulary, settings.source_dropout)
-    described = asdict(settings) | {"data": {"train": train.describe(), "dev": dev.describe()}}
-    data = SegmenterData(
-        vocabulary=vocabulary,
-        train=train,
-        dev=dev,
-        cut_source=cut_source,
-        max_characters=settings.max_characters,
-    )
-    with model_directory(out, "segmenter", described, vocabulary, session.processes):
-        torch.manual_seed(settings.training.seed)
-        model = MixedTransformer.of(settings.network, vocabulary, source=settings.source)
-        task = SegmenterTask(model, data, batch=settings.batch, seed=settings.training.seed)
-        return Trainer(task, settings.training, out, session).train()
-
+from dpe.training.trainer import Trainer, model_directory
 
 LONGEST_DEV = 2_000  # characters; longer lines of the development text are left out
 UNKNOWN_RATE = 0.001  # characters hidden from the decoder, so that the unknown character is trained
 
 
-@dataclass(frozen=True, kw_only=True)
-class SegmenterData:
-    """The text that a segmenter learns from, and how its source is cut."""
+def train_segmenter(
+    out: Path | str,
+    *,
+    vocabulary: Vocabulary | Path | str,
+    target: Text,
+    dev_target: Text,
+    source: Text | None = None,
+    dev_source: Text | None = None,
+    settings: SegmenterSettings = SEGMENTER_PRESETS["small"],
+    session: Session = Session(),
+) -> Position:
+    """Train the segmenter in the directory `out`, or resume it there; load it with `dpe.Segmenter.load`.
 
-    vocabulary: Vocabulary
-    train: ParallelText
-    dev: ParallelText
-    cut_source: CountSegmenter  # drawn anew every epoch
-    max_characters: int = 1000  # longer lines are left out of training
+    A text is a list of lines, or the path of a file. With `settings.source` false there is no source: a
+    language model of the target (the paper's LM DPE).
+    """
+    out = Path(out)
+    if settings.source and (source is None or dev_source is None):
+        raise UserError("Give a source for the training and the development text, or train without a source.")
+    if not settings.source:
+        source = dev_source = None
+        settings = replace(settings, source_dropout=0.0)
+    vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary.load(Path(vocabulary))
+    cut_source = source_segmenter(vocabulary, settings.source_dropout)
+    with session.joined() as processes:
+        train = ParallelText.open(source, target, cache=out / "cache")
+        dev = ParallelText.open(dev_source, dev_target, cache=out / "cache")
+        refuse_empty(train, dev)
+        data = {"train": train.describe(), "dev": dev.describe()}
+        with model_directory(out, "segmenter", settings, vocabulary, {"data": data}, processes=processes):
+            torch.manual_seed(settings.seed)
+            model = MixedTransformer.of(settings, vocabulary, source=settings.source)
+            task = SegmenterTask(model, vocabulary, train, dev, cut_source=cut_source, settings=settings)
+            return Trainer(task, settings, out, session, processes).train()
 
 
 class DevSums(NamedTuple):
     """What is summed over the development text."""
 
     marginal: float = 0.0  # log-likelihood, in nats
-    best: float = 0.0  # log-probability of the best cuts, in nats
-    pieces: float = 0.0  # of the best cuts
+    best: float = 0.0  # log-probability of the best segmentations, in nats
+    pieces: float = 0.0  # of the best segmentations
     characters: float = 0.0  # with one end per sentence
     words: float = 0.0
     unknown: float = 0.0  # characters that are in no piece
-
-    def plus(self, other: DevSums) -> DevSums:
-        return DevSums(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 class SegmenterTask:
@@ -100,45 +81,56 @@ class SegmenterTask:
 
     unit = "character"
 
-    def __init__(self, model: MixedTransformer, data: SegmenterData, *, batch: int, seed: int) -> None:
-        self.model, self.data = model, data
-        self.example_count = len(data.train)
+    def __init__(
+        self,
+        model: MixedTransformer,
+        vocabulary: Vocabulary,
+        train: ParallelText,
+        dev: ParallelText,
+        *,
+        cut_source: CountSegmenter,
+        settings: SegmenterSettings,
+    ) -> None:
+        self.model, self._vocabulary, self._settings = model, vocabulary, settings
+        self._train, self._dev, self._cut_source = train, dev, cut_source
+        self.example_count = len(train)
         self._too_long: set[int] = set()
-        self._dev_lines = [n for n in range(len(data.dev)) if self._longest(*data.dev[n]) <= LONGEST_DEV]
+        self._dev_lines = [n for n in range(len(dev)) if self._longest(*dev[n]) <= LONGEST_DEV]
         refuse_long_dev(self._dev_lines, f"{LONGEST_DEV:,} characters")
-        self._batch, self._seed = batch, seed
-        self._collator = MixedCollator(data.vocabulary, unknown_rate=UNKNOWN_RATE, seed=seed)
-        self._dev_collator = MixedCollator(data.vocabulary)
+        self._collator = MixedCollator(vocabulary, unknown_rate=UNKNOWN_RATE, seed=settings.seed)
+        self._dev_collator = MixedCollator(vocabulary)
+        self._budget = (settings.batch, settings.batch)
 
     def batches(self, epoch: int) -> Iterator[list[MixedExample]]:
         return epoch_batches(
-            len(self.data.train),
+            len(self._train),
             lambda number: self._load(number, epoch),
             lambda example: example.size,
-            budget=(self._batch, self._batch),
-            seed=self._seed,
+            budget=self._budget,
+            seed=self._settings.seed,
             epoch=epoch,
         )
 
     def _load(self, number: int, epoch: int) -> MixedExample | None:
-        """A line with its source cut for this epoch; None, and counted, when it is too long."""
-        source, target = self.data.train[number]
-        if self._longest(source, target) > self.data.max_characters:
+        """A line with its source segmented for this epoch; None, and counted, when it is too long."""
+        source, target = self._train[number]
+        if self._longest(source, target) > self._settings.max_characters:
             self._too_long.add(number)
             return None
-        pieces = None if source is None else self.data.cut_source.cut(source, Draw(self._seed, epoch, number))
-        return mixed_example(self.data.vocabulary, number, pieces, target)
+        draw = Draw(self._settings.seed, epoch, number)
+        pieces = None if source is None else self._cut_source.cut(source, draw)
+        return mixed_example(self._vocabulary, number, pieces, target)
 
     def _longest(self, source: str | None, target: str) -> int:
-        """Characters of the longer side as the model counts them; normalising may make many of one."""
-        return max(len(self.data.vocabulary.normalize(text)) - 1 for text in (source or "", target))
+        """Characters of the longer side as the model counts them; normalisation may make many of one."""
+        return max(len(self._vocabulary.normalize(text)) - 1 for text in (source or "", target))
 
     @property
     def left_out(self) -> str:
         return left_out_sentence(
             len(self._too_long),
-            f"{self.data.max_characters:,} characters",
-            len(self.data.dev) - len(self._dev_lines),
+            f"{self._settings.max_characters:,} characters",
+            len(self._dev) - len(self._dev_lines),
             f"{LONGEST_DEV:,} characters",
         )
 
@@ -151,11 +143,13 @@ class SegmenterTask:
 
     @torch.no_grad()
     def evaluate(self, processes: Processes) -> dict[str, float]:
-        """Exact bits per character, those of the best cut alone, and pieces per word."""
+        """Exact bits per character, those of the best segmentation alone, and pieces per word."""
         self.model.eval()
-        sums = DevSums()
-        for batch in own_batches(self._dev_batches(), self._dev_collated, processes):
-            sums = sums.plus(self._dev_sums(batch))
+        sums = [0.0] * len(DevSums())
+        examples = map(self._load_dev, self._dev_lines)
+        batches = batches_by_length(examples, lambda one: one.size, budget=self._budget)
+        for batch in own_batches(batches, lambda some: self._dev_collator.collate(some, epoch=0), processes):
+            sums = [one + more for one, more in zip(sums, self._dev_sums(batch), strict=True)]
         total = DevSums(*processes.sum_scalars(sums))
         bits = bits_of(-total.marginal, total.characters)
         return {
@@ -167,19 +161,12 @@ class SegmenterTask:
         }
 
     def shown(self, score: float, dev_bits: float) -> str:
-        return f"{dev_bits:.4g} bits a character"
-
-    def _dev_batches(self) -> Iterator[list[MixedExample]]:
-        examples = map(self._load_dev, self._dev_lines)
-        return batches_by_length(examples, lambda one: one.size, budget=(self._batch, self._batch))
+        return f"{dev_bits:.4g} bits per character"
 
     def _load_dev(self, number: int) -> MixedExample:
-        source, target = self.data.dev[number]
-        pieces = None if source is None else self.data.vocabulary.encode(source)
-        return mixed_example(self.data.vocabulary, number, pieces, target)
-
-    def _dev_collated(self, examples: list[MixedExample]) -> MixedBatch:
-        return self._dev_collator.collate(examples, epoch=0)
+        source, target = self._dev[number]
+        pieces = None if source is None else self._vocabulary.encode(source)
+        return mixed_example(self._vocabulary, number, pieces, target)
 
     def _dev_sums(self, batch: MixedBatch) -> DevSums:
         scores = batch_edge_scores(self.model, batch)

@@ -23,6 +23,8 @@ from dpe.text.corpus import Pair, Strings, decode_line, line_bytes, one_line, re
 _CHUNK = 1 << 20
 _OFFSET = np.dtype("<i8")
 
+Text = str | Path | Strings  # the path of a file, or lines
+
 
 class TextFile:
     """A text by line number without reading it into memory: 8 bytes per line say where each line ends.
@@ -128,9 +130,7 @@ class ParallelText:
     target: TextFile | MemoryText
 
     @classmethod
-    def open(
-        cls, source: str | Path | Strings | None, target: str | Path | Strings, *, cache: Path | None = None
-    ) -> ParallelText:
+    def open(cls, source: Text | None, target: Text, *, cache: Path | None = None) -> ParallelText:
         """Two texts, line by line, each a file or lines in memory; see `TextFile` for `cache`."""
         left, right = None if source is None else _open(source, cache), _open(target, cache)
         if left is not None and len(left) != len(right):
@@ -157,7 +157,7 @@ class ParallelText:
         return (self[number] for number in range(len(self)))
 
 
-def _open(text: str | Path | Strings, cache: Path | None) -> TextFile | MemoryText:
+def _open(text: Text, cache: Path | None) -> TextFile | MemoryText:
     return TextFile.open(Path(text), cache=cache) if isinstance(text, str | Path) else MemoryText(text)
 
 

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
 
 from dpe.model.device import choose_device
+from dpe.progress import QUIET, Progress
 
 _CPU = torch.device("cpu")
 
@@ -74,16 +76,32 @@ class Processes:
             dist.barrier()
 
 
-def join_processes(device: str) -> Processes:
-    """Join the group that torchrun started, or stand alone."""
-    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    chosen = choose_device(device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
-    if world > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
-    return Processes(rank=rank, world=world, device=chosen)
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """One start of a training or a run: what computes, and whom it tells. It changes rounding only.
 
+    Another number of processes changes the size of an update, though.
+    """
 
-def leave_processes(processes: Processes) -> None:
-    """Close the group, if there is one."""
-    if processes.world > 1:
-        dist.destroy_process_group()
+    device: str = "auto"
+    threads: int | None = None  # CPU threads; None is one per core
+    workers: int | None = None  # processes that segment the training text; None is one per core
+    save_seconds: float = 300.0  # the longest time that a kill can cost
+    progress: Progress = field(default_factory=lambda: Progress(QUIET))
+    processes: Processes | None = None  # None: those that torchrun started, or this one alone
+
+    @contextmanager
+    def joined(self) -> Iterator[Processes]:
+        """This process among the others, which are left at the end."""
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        if self.processes is not None:
+            yield self.processes
+            return
+        rank, world, local = (int(os.environ.get(name, "0")) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+        device = choose_device(self.device, local_rank=local)
+        if world > 1 and not dist.is_initialized():
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        yield Processes(rank=rank, world=max(world, 1), device=device)
+        if world > 1:
+            dist.destroy_process_group()

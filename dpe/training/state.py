@@ -1,4 +1,9 @@
-"""Where a training stands, saved in one file with the weights and the optimiser, so that it can go on."""
+"""Where a training stands, and which of its weights become `model.safetensors`.
+
+The model is the best epoch's weights, or those of an end that scores better: weights within an epoch, or an
+average of epochs. If the training is prolonged later, these must leave no trace: the best epoch's weights,
+kept beside, become the model again.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +23,12 @@ Rank = tuple[float, float]  # a score and bits on the development text; lower is
 
 @dataclass
 class Position:
-    """Counters of a training."""
+    """Counters of a training, saved with the weights and the optimiser, so that it can be resumed."""
 
-    epoch: int = 0  # epochs completed
-    updates: int = 0  # updates done in the epoch under way
-    examples: int = 0  # examples seen in the epoch under way
-    nats: float = 0.0  # loss summed over the epoch under way
+    epoch: int = 0  # completed epochs
+    updates: int = 0  # updates done in the current epoch
+    examples: int = 0  # examples seen in the current epoch
+    nats: float = 0.0  # loss summed over the current epoch
     units: float = 0.0  # characters or tokens it was summed over
     step: int = 0  # updates in all
     best: float = math.inf  # best score of an epoch so far; lower is better
@@ -32,14 +37,14 @@ class Position:
     at_end_bits: float = math.inf
     worse_epochs: int = 0  # epochs since the best one
     averaged_at: int = -1  # step at which the average was last tried
-    scored_at: int | None = None  # step of the last development score; None in a file of an older version
+    scored_at: int | None = None  # step of the last development score; None in files of older versions
     seconds: float = 0.0
     records: int = 0  # of the curve
-    world: int = 1  # processes that made the updates of the epoch under way
+    world: int = 1  # processes that made the updates of the current epoch
 
     @property
     def current_epoch(self) -> int:
-        """The epoch under way, or the last one where none is; the first is 1."""
+        """The epoch in progress, or the last one; the first is 1."""
         return self.epoch + (self.updates > 0)
 
     @property
@@ -56,9 +61,9 @@ class Position:
         return self.kept[0]
 
     def leave_end(self) -> bool:
-        """Training goes on past an end: what was tried only there counts no more. Whether anything was.
+        """The training is prolonged: what was tried only at its earlier end no longer counts.
 
-        A start with that end again then tries it once more.
+        Whether anything was. A start with the earlier end tries it again.
         """
         if self.at_end == math.inf:
             return False
@@ -83,7 +88,7 @@ def save_position(
 
 
 def load_position(directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Position | None:
-    """Read `last.safetensors` into the model and the optimiser, if it is there."""
+    """Read `last.safetensors` into the model and the optimiser, if it exists."""
     path = directory / LAST
     if not path.exists():
         return None
@@ -105,7 +110,7 @@ _BEST_EPOCH = "best-epoch.safetensors"
 
 
 class KeptWeights:
-    """Only the first of several processes writes; all keep count in the position."""
+    """The weights to use. Only the first of several processes writes; all keep count in the position."""
 
     def __init__(self, directory: Path, model: nn.Module, position: Position, *, writes: bool) -> None:
         self._model, self._position, self._writes = model, position, writes
@@ -134,20 +139,20 @@ class KeptWeights:
         self._keep_if_better(scores)
         position.at_end, position.at_end_bits = min((position.at_end, position.at_end_bits), rank)
 
-    def go_on(self) -> None:
-        """Training goes on past an earlier end: the best epoch's weights are the kept ones again."""
+    def resume(self) -> None:
+        """The training is prolonged past an earlier end: the best epoch's weights are the model again."""
         if self._writes and self._best_epoch.exists():
             self._best_epoch.replace(self._kept)
 
     def keep_for_average(self, scores: Mapping[str, float], *, epochs: int) -> None:
-        """Keep the weights after an epoch beside those of the epochs before it, so many in all."""
+        """Keep the weights of this many last epochs."""
         if self._writes and epochs > 1:
             epoch = self._position.epoch
             save_model(self._epoch_path(epoch), self._model, scores)
             self._epoch_path(epoch - epochs).unlink(missing_ok=True)
 
     def epochs_to_average(self, epochs: int) -> list[Path]:
-        """The weights of the last epochs, so many at most, the latest first."""
+        """The weights of at most this many last epochs, the latest first."""
         last = self._position.epoch
         paths = map(self._epoch_path, range(last, max(last - epochs, 0), -1))
         return [path for path in paths if path.exists()]
@@ -161,5 +166,5 @@ class KeptWeights:
 
 
 def _rank(scores: Mapping[str, float]) -> Rank:
-    """Among equal scores (BLEU is 0 as long as no words match) the fewest bits are the best."""
+    """Among equal scores (BLEU is 0 as long as no words match) fewer bits are better."""
     return scores["score"], scores["dev_bits"]

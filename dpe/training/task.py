@@ -1,24 +1,23 @@
-"""What the trainer asks of a model that it trains; each model has one.
-
-Both leave out lines that are too long for the memory of a batch, and say how many.
-"""
+"""What the trainer asks of a model that it trains; the segmenter and the translator each have a task."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sized
-from typing import Any, Protocol, TypeVar
-
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dpe.errors import UserError
 from dpe.model.batch_order import shard
-from dpe.model.batching import MixedBatch, TranslationBatch
-from dpe.text.text_file import ParallelText
-from dpe.training.processes import Processes
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from dpe.model.batching import MixedBatch, TranslationBatch
+    from dpe.text.text_file import ParallelText
+    from dpe.training.processes import Processes
+
+    Batch = TypeVar("Batch", MixedBatch, TranslationBatch)
 Example = TypeVar("Example")
-Batch = TypeVar("Batch", MixedBatch, TranslationBatch)
 
 
 class Task(Protocol):
@@ -60,20 +59,20 @@ def own_batches(
 
 
 def refuse_empty(train: ParallelText, dev: ParallelText) -> None:
-    """There must be something to learn from, and something to choose by."""
+    """There must be something to learn from, and something to choose the best model by."""
     for name, text in (("training", train), ("development", dev)):
         if len(text) == 0:
             raise UserError(f"The {name} text has no lines; give files with text.")
 
 
 def refuse_long_dev(kept: Sized, limit: str) -> None:
-    """Some line of the development text must be short enough to choose by."""
+    """Some line of the development text must be short enough."""
     if not len(kept):
         raise UserError(f"Every line of the development text is longer than {limit}; give shorter ones.")
 
 
 def left_out_sentence(train: int, train_limit: str, dev: int, dev_limit: str) -> str:
-    """One sentence about the lines that were too long; empty when none was."""
+    """One sentence about the lines that were too long; empty when there are none."""
     parts = []
     if train:
         parts.append(f"{train:,} lines longer than {train_limit} left out")
@@ -83,5 +82,5 @@ def left_out_sentence(train: int, train_limit: str, dev: int, dev_limit: str) ->
 
 
 def bits_of(nats: float, units: float) -> float:
-    """A sum in nats as bits a unit: a character or a token."""
+    """A sum in nats as bits per unit: per character or per token."""
     return nats / max(units, 1.0) / math.log(2)

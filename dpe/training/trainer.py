@@ -1,8 +1,8 @@
 """One training loop for both models: accumulation, schedule, checkpoints, resume, many processes.
 
-Every random choice is a function of (seed, epoch, batch): the batches, the cuts and the dropout masks. So a
-run that was killed and started again with as many threads ends with the weights of one that was not, and N
-processes make the updates of one process that accumulates N times as many batches.
+Every random choice is a function of (seed, epoch, batch): batches, segmentations and dropout masks. So a
+training that was killed and started again with as many threads ends with the weights of one that was not, and
+N processes make the updates of one process that accumulates N times as many batches.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,29 +20,58 @@ from typing import Any
 import torch
 
 from dpe.errors import UserError
+from dpe.files import remove_leftovers
 from dpe.model.batch_order import prefetch, shard
-from dpe.model.checkpoint import MODEL, average_weights, put_weights
+from dpe.model.checkpoint import MODEL, Identified, average_weights, put_weights, write_settings
 from dpe.model.device import keep_freed_memory
+from dpe.progress import QUIET, Progress
+from dpe.store import try_lock
 from dpe.text.draws import torch_seed
+from dpe.text.vocabulary import Vocabulary
 from dpe.training.log import TrainingLog
-from dpe.training.settings import Session, TrainingSettings
+from dpe.training.processes import Processes, Session
+from dpe.training.settings import ModelSettings
 from dpe.training.state import KeptWeights, Position, load_position, save_position
 from dpe.training.task import Task, bits_of
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def model_directory(
+    directory: Path,
+    kind: str,
+    settings: Identified,
+    vocabulary: Vocabulary,
+    about: dict[str, Any],
+    *,
+    processes: Processes,
+) -> Iterator[None]:
+    """Start a model directory, or check that it was started in the same way; one training at a time."""
+    with ExitStack() as stack:
+        if processes.first:
+            if not stack.enter_context(try_lock(directory / "cache" / "training.lock")):
+                raise UserError(f"{directory}: another process is training there; wait until it ends.")
+            write_settings(directory, kind, settings, vocabulary, about)
+            remove_leftovers(directory)
+        processes.wait()
+        yield
+
 
 class Trainer:
-    """Trains a task into a directory, going on from where it stands there."""
+    """Trains a task in a directory, resuming what is there."""
 
     def __init__(
         self,
         task: Task,
-        settings: TrainingSettings,
+        settings: ModelSettings,
         directory: Path,
         session: Session,
+        processes: Processes,
     ) -> None:
         self.task, self.settings, self.directory = task, settings, directory
-        self.stopping, self.save_seconds = session.stopping, session.save_seconds
-        self.progress, self.processes = session.progress, session.processes
+        self.save_seconds, self.processes = session.save_seconds, processes
+        self.progress = session.progress if processes.first else Progress(QUIET)
         self.model = task.model.to(self.processes.device)
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
@@ -50,7 +79,9 @@ class Trainer:
         self.position = load_position(directory, self.model, self.optimizer) or Position(scored_at=0)
         self._notice_other_world()
         self.kept = KeptWeights(directory, self.model, self.position, writes=self.processes.first)
-        self.log = TrainingLog(directory, task, self.position, session)
+        self.log = TrainingLog(
+            directory, task, self.position, settings, progress=self.progress, writes=processes.first
+        )
 
     def _notice_other_world(self) -> None:
         """An update has a batch of every process, and where an epoch stands is counted in updates."""
@@ -58,52 +89,55 @@ class Trainer:
         if position.updates and position.world != world:
             raise UserError(
                 f"{self.directory} was saved in the middle of an epoch by {position.world} processes, "
-                f"and now there are {world}; go on with as many as before."
+                f"but now there are {world}; resume with as many as before."
             )
         if position.step and position.world != world:
             self.progress.say(
                 f"{self.directory} was trained by {position.world} processes so far and now by {world}: "
-                "an update has another number of batches, and the weights will be others."
+                "updates have another number of batches, so the weights will differ."
             )
         position.world = world
 
     def train(self) -> Position:
         """Train to the end; the weights to use are then in `model.safetensors`."""
         if self.kept.is_lost:
-            raise UserError(f"{self.directory} has lost its {MODEL}; remove it to train anew.")
+            raise UserError(f"{self.directory} has lost its {MODEL}; remove the directory to train again.")
         if self.position.step:
             self.log.started(finished=self._finished())
         if self.processes.device.type == "cpu":
             keep_freed_memory()
             if self.settings.bf16:
-                self.progress.say("bf16 is for a GPU: on this CPU the training computes in float32")
+                self.progress.say("bf16 is for GPUs; this CPU trains in float32")
         if not self._finished():
-            self._go_on()
+            self._resume()
         with self.progress.live(), put_off() as signals:
             while not self._finished():
                 complete = self._train_epoch(signals)
                 self._check_epoch()
                 self._evaluate(complete=complete)
-                if self._must_stop(signals):  # told during the evaluation, which has saved everything
+                if self._must_stop(signals):  # during the evaluation, which has saved everything
                     raise KeyboardInterrupt
-        if self.stopping.average > 1 and self.position.averaged_at != self.position.step:
+        if self.settings.average > 1 and self.position.averaged_at != self.position.step:
             self._average()
         self.log.ended()
         return self.position
 
-    def _go_on(self) -> None:
-        """Past an earlier end. Saved before the weights are put back, so that no kill parts the two."""
+    def _resume(self) -> None:
+        """Past an earlier end. Saved before the weights are put back, so that no kill separates the two."""
         if self.position.leave_end():
             self._save()
-        self.kept.go_on()
+        self.kept.resume()
 
     def _finished(self) -> bool:
-        position, stopping = self.position, self.stopping
-        scored = position.scored_at in (position.step, None)  # else it was killed between update and score
+        position, settings = self.position, self.settings
+        scored = position.scored_at in (
+            position.step,
+            None,
+        )  # or killed before it was scored
         return (
-            (stopping.epochs is not None and position.epoch >= stopping.epochs)
-            or (stopping.steps is not None and position.step >= stopping.steps and scored)
-            or (stopping.patience is not None and position.worse_epochs >= stopping.patience)
+            (settings.epochs is not None and position.epoch >= settings.epochs)
+            or (settings.steps is not None and position.step >= settings.steps and scored)
+            or (settings.patience is not None and position.worse_epochs >= settings.patience)
         )
 
     def _train_epoch(self, signals: list[int]) -> bool:
@@ -112,7 +146,7 @@ class Trainer:
         self.log.restart()
         for batches in self._updates():
             # Before an update and not after it, so that the last one of an epoch completes it.
-            if self.stopping.steps is not None and self.position.step >= self.stopping.steps:
+            if self.settings.steps is not None and self.position.step >= self.settings.steps:
                 return False
             self._update(batches)
             self.log.updated()
@@ -129,7 +163,7 @@ class Trainer:
         return self.processes.sum_scalars([len(signals)])[0] > 0
 
     def _check_epoch(self) -> None:
-        """Tell what the first epoch left out; after an epoch without an update there would be no end."""
+        """Tell what the first epoch left out; without an update there would be no end."""
         left_out = self.task.left_out
         if not self.position.updates:
             raise UserError(f"Nothing is left to train on: {left_out or 'the text is empty'}.")
@@ -160,7 +194,7 @@ class Trainer:
                 sums += torch.tensor(self._backward(batch, index), dtype=torch.float64)
         nats, units, examples = self.processes.sum_scalars(sums.tolist())
         if not math.isfinite(nats):
-            raise self._no_number(f"The loss of step {position.step + 1}")
+            raise self._not_finite(f"Loss is NaN or infinite at step {position.step + 1}")
         self._step(units)
         position.nats += nats
         position.units += units
@@ -168,12 +202,10 @@ class Trainer:
         position.updates += 1
         position.step += 1
 
-    def _no_number(self, what: str) -> UserError:
+    def _not_finite(self, what: str) -> UserError:
         kept = self.directory / MODEL
-        saved = f"The best so far is in {kept}." if kept.exists() else "Nothing was saved before."
-        return UserError(
-            f"{what} is no number; lower the learning rate and train into another directory. {saved}"
-        )
+        saved = f"The best model so far is in {kept}." if kept.exists() else "Nothing was saved before."
+        return UserError(f"{what}; lower the learning rate and train in another directory. {saved}")
 
     def _backward(self, batch: Any, index: int) -> tuple[float, int, int]:
         """Add the gradient of one batch. Its dropout masks depend on where it stands, not on who runs it."""
@@ -194,7 +226,8 @@ class Trainer:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [p.grad for p in parameters if p.grad is not None]
         self.processes.sum_gradients(gradients)
-        torch._foreach_div_(gradients, max(units, 1.0))
+        for gradient in gradients:
+            gradient.div_(max(units, 1.0))
         torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate_at(self.position.step + 1)
@@ -210,10 +243,10 @@ class Trainer:
         scores = self.task.evaluate(self.processes)
         if not math.isfinite(scores["dev_bits"]):  # nothing is saved: such weights lead nowhere
             self.log.scored({"train_bits": train_bits, **scores})
-            raise self._no_number(f"The loss of the development text after step {position.step}")
+            raise self._not_finite(f"Loss of the development text is NaN or infinite at step {position.step}")
         if complete:
             self.kept.after_epoch(scores)
-            self.kept.keep_for_average(scores, epochs=self.stopping.average)
+            self.kept.keep_for_average(scores, epochs=self.settings.average)
         else:
             self.kept.at_end(scores)
         self.log.scored({"train_bits": train_bits, **scores})
@@ -223,9 +256,9 @@ class Trainer:
 
     def _average(self) -> None:
         """Try the mean of the last epochs' weights; it becomes the model if it scores better."""
-        paths = self.kept.epochs_to_average(self.stopping.average)
+        paths = self.kept.epochs_to_average(self.settings.average)
         if not paths:
-            self.progress.say("there is no whole epoch to average")
+            self.progress.say("no whole epoch to average")
             return
         trained = {name: p.detach().clone() for name, p in self.model.named_parameters()}
         put_weights(self.model, average_weights(paths), name="the average")
@@ -242,12 +275,9 @@ class Trainer:
             save_position(self.directory, self.position, self.model, self.optimizer)
 
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
 @contextmanager
 def put_off() -> Iterator[list[int]]:
-    """Let the update under way finish and be saved; the list holds the signals that came."""
+    """Let the current update finish and be saved; the list holds the signals that came."""
     received: list[int] = []
     with _handled(lambda number, _: received.append(number)):
         yield received
@@ -255,7 +285,7 @@ def put_off() -> Iterator[list[int]]:
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Inside `put_off`, stop at once what can go on where it was."""
+    """Inside `put_off`, stop at once what can be resumed where it was."""
     with _handled(signal.default_int_handler):
         yield
 

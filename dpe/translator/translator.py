@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -15,18 +13,25 @@ from typing import Any, NamedTuple, overload
 import ctranslate2
 
 from dpe.errors import UserError
-from dpe.files import file_hash, temporary_cache
+from dpe.files import file_hash, temporary_cache, whole_directory
 from dpe.machine import cores
-from dpe.model.checkpoint import MODEL, load_vocabulary, load_weights, read_settings
-from dpe.model.transformer import TransformerSettings
+from dpe.model.checkpoint import (
+    MODEL,
+    VOCABULARY,
+    load_vocabulary,
+    load_weights,
+    model_settings,
+    read_settings,
+)
 from dpe.model.translation import TranslationTransformer
+from dpe.store import make_once
 from dpe.text.corpus import Strings, lines_of
 from dpe.text.preparation import Moses
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER
 from dpe.translator.ctranslate2 import LONGEST, export_model, token_names
+from dpe.translator.settings import BATCH_TOKENS, Search, TranslatorSettings
 
-BATCH_TOKENS = 1_000
 WINDOW = 2_000  # lines of a stream that are translated together
 LONGEST_PART = 512  # pieces of a source that are translated at once
 
@@ -36,27 +41,6 @@ class Translation(NamedTuple):
 
     text: str
     score: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """How translations are searched for. A beam of 1 is greedy search."""
-
-    beam: int = 5
-    length_penalty: float = 1.0  # above 1 prefers longer translations
-    n_best: int = 1
-    batch_tokens: int = BATCH_TOKENS  # source pieces decoded at once by each thread
-
-    def __post_init__(self) -> None:
-        if self.beam < 1 or self.batch_tokens < 1:
-            raise UserError("The beam and the tokens of a batch must be 1 or more.")
-        if not math.isfinite(self.length_penalty):
-            raise UserError(f"The length penalty is {self.length_penalty}; give a number.")
-        if not 1 <= self.n_best <= self.beam:
-            raise UserError(
-                f"{self.n_best} translations of a line were asked for and the beam is {self.beam}; "
-                "ask for 1 to as many as the beam."
-            )
 
 
 class Translator:
@@ -70,7 +54,7 @@ class Translator:
         translator.translate("the cars were electric")
     """
 
-    def __init__(self, engine: Any, vocabulary: Vocabulary, *, moses: tuple[str, str] | None = None) -> None:
+    def __init__(self, engine: Any, vocabulary: Vocabulary, *, moses: Sequence[str] | None = None) -> None:
         """Use `load`."""
         self.vocabulary = vocabulary
         self._engine = engine
@@ -87,15 +71,15 @@ class Translator:
         change some translations; `threads` is one per core unless given, each with batches of its own.
         """
         directory = Path(directory)
-        settings = read_settings(directory, "translator")
+        record = read_settings(directory, "translator")
         engine = ctranslate2.Translator(
             str(exported(directory)),
             compute_type="int8" if int8 else "float32",  # its default may choose by itself
             inter_threads=threads or cores(),
             intra_threads=1,
         )
-        moses = settings["moses"]
-        return cls(engine, load_vocabulary(directory, settings), moses=tuple(moses) if moses else None)
+        settings = model_settings(record, TranslatorSettings, str(directory))
+        return cls(engine, load_vocabulary(directory, record), moses=settings.moses)
 
     @overload
     def translate(
@@ -223,30 +207,75 @@ def length_limit(source_pieces: int) -> int:
 
 def load_model(directory: Path) -> TranslationTransformer:
     """The torch model of a translator."""
-    settings = read_settings(directory, "translator")
-    vocabulary = load_vocabulary(directory, settings)
-    model = TranslationTransformer.of(TransformerSettings(**settings["network"]), vocabulary)
+    record = read_settings(directory, "translator")
+    settings = model_settings(record, TranslatorSettings, str(directory))
+    model = TranslationTransformer.of(settings, load_vocabulary(directory, record))
     load_weights(directory, model)
     return model.eval()
 
 
 def exported(directory: Path) -> Path:
-    """The CTranslate2 model of a translator, made if it is not there, beside the weights.
+    """The CTranslate2 model of a translator, made beside the weights if it does not exist.
 
-    Its name holds the weights' hash, so one that exists is right; those of older weights are removed. Where
-    nothing can be written it goes to a temporary directory.
+    Its name holds the weights' hash, so one that exists is right; those of older weights are removed. In a
+    read-only directory it goes to a temporary one.
     """
     try:
         key = file_hash(directory / MODEL)[:16]
     except UserError as error:
         raise UserError(f"{error} Train the translator first.") from error
-    place = directory / f"ctranslate2-{key}"
-    if not place.exists():
-        if not os.access(directory, os.W_OK):
-            place = temporary_cache() / place.name
-        vocabulary = load_vocabulary(directory, read_settings(directory, "translator"))
-        export_model(load_model(directory), vocabulary, place, int8=False)
-        for other in place.parent.glob("ctranslate2-*"):
-            if other != place and re.fullmatch(r"ctranslate2-[0-9a-f]{16}", other.name):
+    name = f"ctranslate2-{key}"
+    if (directory / name).exists() or os.access(directory, os.W_OK):
+        place = directory / name
+    else:
+        place = temporary_cache() / name
+    vocabulary = load_vocabulary(directory, read_settings(directory, "translator"))
+
+    def export(out: Path) -> None:
+        export_model(load_model(directory), vocabulary, out, int8=False)
+        for other in out.parent.glob("ctranslate2-*"):
+            if other != out and re.fullmatch(r"ctranslate2-[0-9a-f]{16}", other.name):
                 shutil.rmtree(other, ignore_errors=True)
-    return place
+
+    return make_once(place, export)
+
+
+_README = """\
+# A translation model for CTranslate2
+
+Run in this directory, with the packages `ctranslate2` and `sentencepiece`:
+
+```python
+import ctranslate2, sentencepiece
+vocabulary = sentencepiece.SentencePieceProcessor(model_file="{vocabulary}")
+translator = ctranslate2.Translator(".", compute_type="{compute_type}")
+source = vocabulary.id_to_piece(vocabulary.encode("Hello."))
+limits = {{"max_input_length": 0, "max_decoding_length": 2 * len(source) + 20, "min_decoding_length": 0}}
+best = translator.translate_batch([source], beam_size=5, **limits)
+print(vocabulary.decode(best[0].hypotheses[0]))
+```
+
+CTranslate2's own limits would cut long text short. Sources above {longest} pieces are longer than the model
+knows: translate their sentences one by one.
+"""
+_MOSES = """
+The model was trained on text tokenised by Moses' rules: tokenise the source ({}), and detokenise the
+translation ({}), for instance with the package `sacremoses`.
+"""
+
+
+def export_translator(directory: Path, out: Path, *, int8: bool) -> None:
+    """Write a CTranslate2 model, its vocabulary and a README with the few lines that use them."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} already exists; choose another --out, or remove it.")
+    record = read_settings(directory, "translator")
+    moses = model_settings(record, TranslatorSettings, str(directory)).moses
+    vocabulary = load_vocabulary(directory, record)
+    compute_type = "int8" if int8 else "float32"
+    readme = _README.format(vocabulary=VOCABULARY, compute_type=compute_type, longest=LONGEST_PART)
+    if moses:
+        readme += _MOSES.format(*moses)
+    with whole_directory(out) as aside:
+        export_model(load_model(directory), vocabulary, aside, int8=int8)
+        vocabulary.save(aside / VOCABULARY)
+        (aside / "README.md").write_text(readme, encoding="utf-8")

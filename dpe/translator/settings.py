@@ -1,0 +1,122 @@
+"""The settings of a translator and of its search, and presets that are known to work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from dpe.choices import SEGMENTER_METHODS, BleuTokens, SourceMethod, TargetMethod
+from dpe.errors import UserError
+from dpe.settings import Settings, setting
+from dpe.training.settings import ModelSettings
+
+BATCH_TOKENS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslatorSettings(ModelSettings):
+    """Everything that makes a translator what it is, apart from its text, vocabulary and segmenter."""
+
+    encoder_layers: int = setting(4, "Layers of the encoder.", low=1)
+    batch: int = setting(4_000, "Padded tokens of either side in a batch.", low=1)
+    label_smoothing: float = setting(0.1, "Label smoothing; 0 is none.", low=0, below=1)
+    source_method: SourceMethod = setting("bpe", "How the source is segmented.")
+    target_method: TargetMethod = setting(
+        "bpe",
+        "How the target is segmented. dpe: by the segmenter, anew for every segmentation of the source; "
+        "dpe-fixed: by the segmenter, once, given the plain source.",
+    )
+    bpe_dropout: float = setting(0.05, "Dropout of merges, where a method is bpe-dropout.", low=0, high=1)
+    unigram_alpha: float | None = setting(
+        0.2, "Sharpness of sampling, where a method is unigram; unset: the best segmentation.", low=0
+    )
+    unigram_nbest: int = setting(-1, "Sample among this many best, where a method is unigram; -1 is all.")
+    target_sampling: float | None = setting(
+        None, "dpe: sample targets from the posterior at this temperature.", low=1e-100, high=1e100
+    )
+    cut_seed: int = setting(1, "Seed of all random segmentations; seed is the network's.")
+    max_tokens: int = setting(256, "Lines with more pieces on a side are left out of training.", low=1)
+    moses: tuple[str, str] | None = setting(
+        None, "The text is tokenised by Moses' rules for these two languages (source, target)."
+    )
+    bleu_tokenize: BleuTokens = setting("13a", "What BLEU takes for a token, as in sacreBLEU.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.moses is not None and len(self.moses) != 2:
+            raise UserError(f"moses names {len(self.moses)} languages; give the source's and the target's.")
+
+    @property
+    def uses_segmenter(self) -> bool:
+        return self.target_method in SEGMENTER_METHODS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(Settings):
+    """How translations are searched for."""
+
+    beam: int = setting(5, "Hypotheses kept at every step; 1 is greedy.", low=1)
+    length_penalty: float = setting(
+        1.0, "Scores are divided by length to this power; above 1 prefers longer ones.", above=-inf, below=inf
+    )
+    n_best: int = setting(1, "Translations of a line.", low=1)
+    batch_tokens: int = setting(BATCH_TOKENS, "Source pieces decoded at once by each thread.", low=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_best > self.beam:
+            raise UserError(f"n_best is {self.n_best}; it must be at most the beam, {self.beam}.")
+
+
+def check_methods(
+    source: SourceMethod, target: TargetMethod, *, reads_source: bool, sampling: float | None
+) -> None:
+    """Refuse methods that contradict each other; `reads_source`: whether the segmenter of dpe does.
+
+    `sampling` is the temperature of sampled targets, None for the best.
+    """
+    if (source, target) == ("unigram", "dpe"):
+        raise UserError(
+            "Target method dpe follows BPE dropout of the source, but the source method is unigram; "
+            "choose bpe-dropout or bpe, or dpe-fixed as target method."
+        )
+    if (source, target) == ("bpe", "dpe") and reads_source and sampling is None:
+        raise UserError(
+            "Target method dpe segments the target anew for every dropout of the source, but the source has "
+            "none; choose bpe-dropout as source method, or dpe-fixed as target method."
+        )
+    if sampling is not None and target != "dpe":
+        raise UserError("Target sampling needs target method dpe, which segments anew every epoch.")
+
+
+TRANSLATOR_PRESETS = {
+    # Minutes on two cores: small corpora, demos.
+    "tiny": TranslatorSettings(
+        width=128,
+        feed_forward=512,
+        encoder_layers=3,
+        decoder_layers=3,
+        learning_rate=2e-3,
+        warmup=400,
+        epochs=15,
+    ),
+    # Hours on two cores, minutes on a GPU: 20,000 to 500,000 pairs.
+    "small": TranslatorSettings(dropout=0.2, accumulate=2, epochs=20),
+    # The paper says "transformer base" and nothing more: 6+6 layers of width 512, 8 heads, norms last. The
+    # learning rate and the warm-up are those of the authors' published scripts for the segmenter; label
+    # smoothing of 0.1 belongs to transformer base. The dropout, an update of 32,000 tokens and the epochs are
+    # our choice.
+    "base": TranslatorSettings(
+        width=512,
+        heads=8,
+        feed_forward=2048,
+        encoder_layers=6,
+        decoder_layers=6,
+        dropout=0.3,
+        norm="post",
+        learning_rate=5e-4,
+        warmup=4000,
+        accumulate=8,
+        epochs=20,
+    ),
+}
