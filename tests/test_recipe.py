@@ -197,7 +197,7 @@ def test_a_system_may_be_defined_in_the_recipe(tmp_path: Path) -> None:
         ('source = "bpe", target = "bpe", target_sampling = 1.0', "The system mine: Target sampling draws"),
         (
             'source = "bpe", target = "dpe", segmenter = "mixed", target_sampling = inf',
-            "The temperature must",
+            "The temperature must be from 1e-100 to 1e+100, got inf",
         ),
         ('source = "bpe", target = "dep"', "systems.target must be one of"),
         ('source = "bpe"', "'systems.target' is missing"),
