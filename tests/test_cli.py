@@ -281,7 +281,8 @@ def test_other_text_than_pieces_is_not_decoded(vocab: Path) -> None:
     done = dpe("decode", "--vocab", vocab, stdin="\u2581talo ssa\ntalossa on\n")
     assert done.returncode == 2
     said = (
-        "standard input, line 2: 'talossa on' contains no U+2581, and 'talossa' is not a piece; is it another"
+        "standard input, line 2: 'talossa on' contains no U+2581, and 'talossa' is not a piece; "
+        "is it another format?"
     )
     assert said in done.stderr.decode()
 

@@ -138,7 +138,7 @@ def sample(edge_scores: Tensor, lengths: Tensor, *, uniforms: Tensor, temperatur
 def check_temperature(temperature: float) -> None:
     """Refuse a temperature that scores cannot be divided by."""
     if not _COLDEST <= temperature <= _HOTTEST:
-        raise UserError(f"The temperature must be {_COLDEST:g} to {_HOTTEST:g}, got {temperature}.")
+        raise UserError(f"The temperature must be from {_COLDEST:g} to {_HOTTEST:g}, got {temperature}.")
 
 
 class _LogPartition(torch.autograd.Function):
