@@ -27,8 +27,9 @@ from torch import Tensor
 from benchmarks.record import RESULTS, record
 from benchmarks.steps import median_seconds
 from benchmarks.subjects import NETWORK, saved_segmenter, text, trained_mixed, vocabulary
-from dpe.corpus_run.lines import CutSettings, LineCutter, NumberedPairs
-from dpe.corpus_run.pool import ordered_results
+from dpe.corpus_run.lines import CutSettings, LineCutter
+from dpe.corpus_run.pool import in_order
+from dpe.corpus_run.run import NumberedPairs
 from dpe.model.batch_order import epoch_batches
 from dpe.model.batching import MixedCollator, MixedExample
 from dpe.model.mixed import MixedTransformer
@@ -185,7 +186,7 @@ def _steady_speed(make: Callable[[], LineCutter], tasks: list[NumberedPairs], wo
 
     def seconds(some: list[NumberedPairs]) -> float:
         begin = time.perf_counter()
-        for _ in ordered_results(make, some, workers=workers):
+        for _ in in_order(make, some, workers=workers):
             pass
         return time.perf_counter() - begin
 

@@ -1,45 +1,83 @@
-"""Locks between processes, each on a small file. The lock of a process that died is free.
+"""Things that are made once and kept: a key from settings and inputs, a lock, whole or absent.
 
-They are POSIX record locks: the system drops them with the process, however it ends, and worker processes do
-not inherit them. The process that holds a lock can take it again.
+A lock belongs to one block of one process. It is held on a small file and ends with the process, however
+that ends; forked and spawned processes do not inherit it. Only the block that holds it may remove the file.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import errno
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
+
+from filelock import FileLock, Timeout
 
 from dpe.errors import UserError
 
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
+
+def key_of(about: Mapping[str, Any]) -> str:
+    """Sixteen hexadecimal digits that stand for settings and inputs; the order of the keys is ignored."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+
 
 @contextmanager
-def lock_file(path: Path, *, place: Path) -> Iterator[BinaryIO]:
-    """A file to lock until the block ends; `place` is the directory that a complaint is about."""
+def try_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock on a file until the block ends; False if another process or block holds it."""
+    try:
+        held = _acquire(path, blocking=False)
+    except Timeout:
+        held = None
+    with held or nullcontext():
+        yield held is not None
+
+
+@contextmanager
+def lock(path: Path, *, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """As `try_lock`, but wait for the lock; `waiting` is called before that, where it is not free."""
+    with try_lock(path) as is_free:
+        if is_free:
+            yield
+            return
+    if waiting is not None:
+        waiting()
+    with _acquire(path, blocking=True):
+        yield
+
+
+def make_once(
+    path: Path, make: Callable[[Path], object], *, waiting: Callable[[], None] | None = None
+) -> Path:
+    """`path`, made by `make` unless it exists; where another process is making it, wait.
+
+    Its name holds its key, so one that exists is right. `make` must leave it whole or absent.
+    """
+    if not path.exists():
+        file = path.with_name(f".{path.name}.lock")
+        with lock(file, waiting=waiting):
+            if not path.exists():  # the one who held the lock before may have made it
+                make(path)
+            file.unlink(missing_ok=True)
+    return path
+
+
+def _acquire(path: Path, *, blocking: bool) -> AbstractContextManager[object]:
+    """The lock, which a `with` block releases."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+b")
+        return FileLock(path, thread_local=False, fallback_to_soft=False).acquire(blocking=blocking)
+    except Timeout:
+        raise
     except OSError as error:
-        raise UserError(f"{place}: cannot be written: {error.strerror}.") from error
-    with file:
-        yield file
-
-
-def wait_for_lock(file: BinaryIO, *, shared: bool = False) -> None:
-    """Lock the file when those who hold it have let go."""
-    fcntl.lockf(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-
-
-def try_lock(file: BinaryIO) -> bool:
-    """Lock the file for this process alone, unless another one holds it."""
-    try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n".encode())  # for who looks; nothing reads it
-    file.flush()
-    return True
+        if error.errno in _NO_LOCKS:
+            raise UserError(
+                f"{path}: its file system does not support file locks ({error.strerror}); "
+                "choose a directory on another one."
+            ) from error
+        reason = f"{path.parent} is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise UserError(f"{path}: cannot be written: {reason}.") from error

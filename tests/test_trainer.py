@@ -253,7 +253,7 @@ def test_another_vocabulary_that_lies_there_is_kept(tmp_path: Path) -> None:
 
 def test_two_processes_do_not_train_in_one_directory(tmp_path: Path) -> None:
     (tmp_path / "out" / "cache").mkdir(parents=True)
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'a+b'); fcntl.lockf(f, fcntl.LOCK_EX); print(1); input()"
+    hold = "import sys, filelock\nwith filelock.FileLock(sys.argv[1]): print(1); input()"
     command = [sys.executable, "-uc", hold, str(tmp_path / "out" / "cache" / "training.lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout

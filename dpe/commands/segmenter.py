@@ -272,7 +272,7 @@ def _run(
         "batch_characters": budget,
         "device": chosen.type,
     }
-    run = CorpusRun.of(answerer, device=chosen, workers=workers, batch_characters=budget, progress=progress)
+    run = CorpusRun(answerer, device=chosen, workers=workers, batch_characters=budget, progress=progress)
     return run.write(text, out, configuration, force=force).totals
 
 

@@ -16,15 +16,16 @@ list under "cuts", and a word has no pieces, score and probability.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from dpe.choices import CutFormat, CutMode
+from dpe.corpus_run.run import Answers, NumberedPairs
 from dpe.errors import UserError
 from dpe.model.batching import MixedExample
 from dpe.segmenter.answers import (
@@ -35,25 +36,10 @@ from dpe.segmenter.answers import (
 )
 from dpe.segmenter.scored_batch import Cut, Drawing, ScoredBatch
 from dpe.segmenter.segmenter import Segmenter
-from dpe.text.corpus import Pair
 from dpe.text.draws import Draw
 from dpe.text.formats import format_pieces
 from dpe.text.segmenters import source_segmenter
 from dpe.text.words import piece_offsets, pieces_by_word
-
-
-class NumberedPairs(NamedTuple):
-    """Some lines of a corpus, with their numbers in it."""
-
-    numbers: Sequence[int]
-    pairs: Sequence[Pair]
-
-
-class Answers(NamedTuple):
-    """What is written about these lines, in their order, and sums over them."""
-
-    lines: list[str]
-    totals: dict[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)

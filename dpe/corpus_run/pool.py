@@ -1,156 +1,71 @@
-"""Work shared out to processes, results in order: who computes what never shows in the result."""
+"""Tasks shared out to processes, results in order: which process computes what never shows in the result."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from itertools import islice
-from multiprocessing import get_context, resource_tracker
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import cached_property
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from dpe.errors import UserError
-from dpe.model.batch_order import prefetch
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-_AHEAD = 2  # tasks a worker has at hand, so that it need not wait for the next one
-_UNORDERED = 64  # tasks per worker that may be under way or wait for an earlier one
+_AHEAD = 16  # tasks per worker that may be under way or wait for an earlier one
 
 
-class Failure:
-    """An error in a worker, as it travels back."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.sentence = str(error) if isinstance(error, UserError) else None
-        self.report = traceback.format_exc()
-
-    def raise_here(self) -> None:
-        if self.sentence is not None:
-            raise UserError(self.sentence)
-        raise RuntimeError(f"a worker failed:\n{self.report}")
-
-
-def ordered_results(
+def in_order(
     make: Callable[[], Callable[[Task], Result]], tasks: Iterable[Task], *, workers: int
-) -> Iterator[Result]:
-    """The results of `make()(task)` for all tasks, in their order; at most a few tasks are read ahead.
+) -> Generator[Result, None, None]:
+    """The results of `make()(task)` for all tasks, in their order; a few tasks are read ahead.
 
-    One worker is this process itself. More are processes that are started afresh (`make`, the tasks and the
-    results travel to and fro), each of which calls `make` once. One that dies ends the work with an error,
-    and none outlives this iterator, or the program, however that ends.
+    One worker is this process itself. More are new processes, each of which calls `make` once; `make`, tasks
+    and results are pickled. A worker that dies ends the work with an error. No worker outlives this
+    generator, so close it (`contextlib.closing`), or the program, however that ends.
     """
     if workers == 1:
         yield from map(make(), tasks)
         return
-    with _started(make, workers) as crew:
-        yield from _shared_out(crew, iter(tasks))
-
-
-@dataclass
-class _Worker:
-    process: BaseProcess
-    connection: Connection[Any, Any]
-    numbers: deque[int] = field(default_factory=deque)  # of the tasks it has, in order
-
-    def give(self, number: int, task: object) -> None:
-        self.numbers.append(number)
-        try:
-            self.connection.send(task)
-        except OSError as error:
-            raise self._died() from error
-
-    def take(self) -> tuple[int, Any]:
-        try:
-            result = self.connection.recv()
-        except (EOFError, OSError) as error:
-            raise self._died() from error
-        if isinstance(result, Failure):
-            result.raise_here()
-        return self.numbers.popleft(), result
-
-    def _died(self) -> UserError:
-        self.process.join(5)
-        code = self.process.exitcode or 0
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        return UserError(
-            f"A worker process {how}, perhaps for want of memory; start the same command again, "
-            "with fewer --workers if it happens once more."
-        )
-
-
-class _Reordering(Generic[Result]):
-    """Results as they come, handed on in the order of their numbers."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[int, Result] = {}
-        self.next = 0
-
-    def put(self, number: int, result: Result) -> Iterator[Result]:
-        self._waiting[number] = result
-        while self.next in self._waiting:
-            self.next += 1
-            yield self._waiting.pop(self.next - 1)
-
-
-def _shared_out(crew: list[_Worker], tasks: Iterator[Task]) -> Iterator[Any]:
-    numbered = enumerate(tasks)
-    order: _Reordering[Any] = _Reordering()
-    given = 0
-    while True:
-        for worker in sorted(crew, key=lambda worker: len(worker.numbers)):
-            room = min(_AHEAD - len(worker.numbers), order.next + _UNORDERED * len(crew) - given)
-            for number, task in islice(numbered, max(room, 0)):
-                worker.give(number, task)
-                given += 1
-        busy = {worker.connection: worker for worker in crew if worker.numbers}
-        if not busy:
-            return
-        for connection in wait(list(busy)):
-            yield from order.put(*busy[connection].take())  # type: ignore[index]
-
-
-@contextmanager
-def _started(make: Callable[[], Callable[[Any], Any]], count: int) -> Iterator[list[_Worker]]:
-    crew: list[_Worker] = []
+    context = get_context("spawn")  # a forked copy of a process whose libraries run threads may hang
+    lifeline, held = context.Pipe(duplex=False)
+    executor = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(make, lifeline))
+    pending: deque[Future[Result]] = deque()
     try:
-        with _without_interrupts():
-            for _ in range(count):
-                crew.append(_start(make))
-        yield crew
+        for task in tasks:
+            with _interrupts_delayed():
+                pending.append(executor.submit(_answer, task))
+            while pending and (pending[0].done() or len(pending) >= _AHEAD * workers):
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    except BrokenProcessPool as error:
+        raise UserError(
+            "A worker process died, possibly out of memory; run the same command again, "
+            "with fewer --workers if it happens again."
+        ) from error
     finally:
-        for worker in crew:
-            worker.connection.close()
-            worker.process.terminate()
-        for worker in crew:
-            worker.process.join()
-
-
-def _start(make: Callable[[], Callable[[Any], Any]]) -> _Worker:
-    # Not forked: a copy of a process whose libraries run threads may hang.
-    context = get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(make, there), daemon=True)
-    process.start()
-    there.close()  # so that only the worker holds it, and its death is noticed
-    return _Worker(process, here)
+        held.close()  # tells the workers to end, whatever they are working on
+        executor.shutdown(cancel_futures=True)
+        lifeline.close()
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Processes started here never see Ctrl-C, which a terminal sends to all of them: this one ends them.
+def _interrupts_delayed() -> Iterator[None]:
+    """Delay Ctrl-C to the end of the block; processes that are started in it never see it.
 
-    They inherit the block of the signal. Here another thread may still receive an interrupt, for which
-    Python runs the handler in the main thread, so that the handler waits until the end as well.
+    They inherit the blocked signal: a terminal sends it to all processes, and this one ends the others. Where
+    another thread receives it nevertheless, Python runs the handler in the main thread.
     """
-    resource_tracker.ensure_running()  # multiprocessing's own process, whose start would undo the block
     received: list[int] = []
     in_main = threading.current_thread() is threading.main_thread()
     handler = signal.signal(signal.SIGINT, lambda number, _: received.append(number)) if in_main else None
@@ -165,21 +80,51 @@ def _without_interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _serve(make: Callable[[], Callable[[Any], Any]], connection: Connection[Any, Any]) -> None:
-    """The life of a worker: it ends when the other side of the connection is closed or dead."""
-    with suppress(BrokenPipeError, ConnectionResetError):
-        try:
-            work = make()
-            # A thread receives ahead; without it both sides could wait for each other to receive.
-            for task in prefetch(_received(connection), depth=_AHEAD):
-                connection.send(work(task))
-        except (BrokenPipeError, ConnectionResetError):
-            raise
-        except BaseException as error:
-            connection.send(Failure(error))
+class _Worker:
+    """What a worker process keeps from task to task."""
+
+    make: Callable[[], Callable[[Any], Any]]
+    sending = threading.Lock()  # held unless a task is being worked on: a result may be on its way
+
+    @cached_property
+    def work(self) -> Callable[[Any], Any]:
+        return self.make()
 
 
-def _received(connection: Connection[Any, Any]) -> Iterator[Any]:
-    with suppress(EOFError, ConnectionResetError):
-        while True:
-            yield connection.recv()
+_worker = _Worker()
+
+
+def _start_worker(make: Callable[[], Callable[[Any], Any]], lifeline: Connection[Any, Any]) -> None:
+    """Prepare for tasks, and for an end in the middle of one: when told so, and with the parent process.
+
+    Half a result would block the parent, so a worker that sends one is not ended. Without a parent it would
+    wait for tasks forever (cpython issue 111873).
+    """
+    parent = parent_process()
+    assert parent is not None
+
+    def end_when_told() -> None:
+        wait([lifeline])  # until the other end is closed
+        _worker.sending.acquire()
+        os._exit(1)
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    _worker.make = make
+    _worker.sending.acquire()
+    for watch in (end_when_told, end_with_parent):
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def _answer(task: Any) -> Any:
+    _worker.sending.release()
+    try:
+        return _worker.work(task)
+    except UserError:
+        raise
+    except Exception:  # as text, because not every exception can be pickled
+        raise RuntimeError(f"a worker failed:\n{traceback.format_exc()}") from None
+    finally:
+        _worker.sending.acquire()

@@ -2,7 +2,7 @@
 
 The text is read in windows of a few thousand lines, so memory does not grow with it. The lines of a window go
 into batches of similar length; which lines share a batch depends on the text and the budget alone, never on
-who computes it. A window is written when it is complete.
+the process that computes it. A window is written when it is complete.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
-from dpe.corpus_run.lines import Answers, NumberedPairs
 from dpe.corpus_run.output import Record, ResumableOutput, StreamOutput
-from dpe.corpus_run.pool import ordered_results
+from dpe.corpus_run.pool import in_order
 from dpe.errors import UserError
 from dpe.files import is_standard_stream
 from dpe.machine import cores
@@ -30,16 +29,43 @@ from dpe.model.batch_order import batches_by_length
 from dpe.progress import Clock, Progress
 from dpe.text.corpus import Pair, read_lines, read_pairs, read_tsv
 
+if TYPE_CHECKING:
+    from dpe.text.text_file import ParallelText
+
 WINDOW = 2_000  # lines
-_SHORT_TEXT = 1_000  # lines; starting a worker takes as long as cutting so many
+_SHORT_TEXT = 1_000  # lines; starting a worker takes as long as segmenting so many
 _WINDOW_CHARACTERS = 4_000_000  # a window of very long lines ends here
+
+
+class NumberedPairs(NamedTuple):
+    """Some lines of a corpus, with their numbers in it."""
+
+    numbers: Sequence[int]
+    pairs: Sequence[Pair]
+
+
+class Answers(NamedTuple):
+    """What is written about these lines, in their order, and sums over them."""
+
+    lines: list[str]
+    totals: dict[str, float]
+
 
 Answerer = Callable[[NumberedPairs], Answers]
 
 
+class Text(Protocol):
+    """Pairs in order, with or without their source."""
+
+    def pairs(self) -> Iterator[Pair]: ...
+
+    def count(self) -> int | None:
+        """The number of pairs; None when they can be read only once."""
+
+
 @dataclass(frozen=True)
 class CorpusText:
-    """Where the lines come from: files, or standard input where no target is given."""
+    """A text in files, or on standard input where no target is given."""
 
     source: Path | None
     target: Path | None
@@ -65,7 +91,7 @@ class CorpusText:
 
 
 def _without_tabs(pairs: Iterator[Pair]) -> Iterator[Pair]:
-    """Pairs of a target alone on standard input, where a tab would part it from a source."""
+    """Pairs of a target alone on standard input, where a tab would separate it from a source."""
     for number, pair in enumerate(pairs, start=1):
         if "\t" in pair.target:
             raise UserError(
@@ -75,6 +101,20 @@ def _without_tabs(pairs: Iterator[Pair]) -> Iterator[Pair]:
         yield pair
 
 
+@dataclass(frozen=True)
+class OpenText:
+    """A parallel text that is open already; without `has_source` its source side is not read."""
+
+    text: ParallelText
+    has_source: bool
+
+    def pairs(self) -> Iterator[Pair]:
+        return iter(self.text) if self.has_source else (Pair(None, line) for line in self.text.target)
+
+    def count(self) -> int:
+        return len(self.text)
+
+
 @dataclass
 class _Window:
     """Consecutive lines, and what is known about them so far."""
@@ -82,8 +122,8 @@ class _Window:
     first: int  # number of the first line
     pairs: list[Pair]
     digest: str  # of the text up to its end
+    answers: list[str]
     missing: int
-    answers: list[str] = field(default_factory=list)
     totals: dict[str, float] = field(default_factory=dict)
 
 
@@ -91,94 +131,74 @@ class _Window:
 class CorpusRun:
     """How a corpus is worked through; of all this only `batch_characters` can change a byte of the result."""
 
-    make: Callable[[], Answerer]  # called once in each worker
-    workers: int | None  # None: one per core, but this process alone for a short text
+    answerer: Callable[..., Answerer]  # such as `LineCutter`, lacking only `device` and `batch_characters`
+    device: torch.device
+    workers: int | None  # None: one per core, but this process alone on a GPU and for a short text
     batch_characters: int
     progress: Progress
 
-    @classmethod
-    def of(
-        cls,
-        answerer: Callable[..., Answerer],
-        *,
-        device: torch.device,
-        workers: int | None,
-        batch_characters: int,
-        progress: Progress,
-    ) -> CorpusRun:
-        """A run of a `LineCutter` or `LineScorer` that lacks only this; a GPU has one worker."""
-        return cls(
-            make=partial(answerer, device=str(device), batch_characters=batch_characters),
-            workers=1 if workers is None and device.type == "cuda" else workers,
-            batch_characters=batch_characters,
-            progress=progress,
-        )
-
-    def write(
-        self, text: CorpusText, out: Path | None, configuration: Mapping[str, Any], *, force: bool
-    ) -> Record:
-        """Answer for every line of a text into a file, or go on with it; returns what it holds."""
+    def write(self, text: Text, out: Path | None, configuration: Mapping[str, Any], *, force: bool) -> Record:
+        """Answer for every line of a text into a file, or resume that; returns what the file holds."""
         total = text.count()
         with _threads_restored(), closing(_open_output(out, configuration, force=force)) as output:
             reader = _Reader(text.pairs())
             reader.skip(output.record, out)
             if output.record.finished:
-                self.progress.say(f"{out} is finished already")
+                self.progress.say(f"{out} is already finished")
             else:
                 self._answer_all(reader, output, total)
             output.publish()
             return output.record
 
     def _answer_all(self, reader: _Reader, output: ResumableOutput | StreamOutput, total: int | None) -> None:
-        done, totals = output.record.lines, dict(output.record.totals)
-        if done:
-            self.progress.say(f"going on after {done:,} lines")
-        clock, workers = Clock(total, done=done), self.workers or (1 if reader.is_short() else cores())
-        with self.progress.live():
-            for window in self._answered(reader, clock, workers):
-                for key, value in window.totals.items():
-                    totals[key] = totals.get(key, 0) + value
-                count = window.first + len(window.pairs)
-                output.append(window.answers, count=count, digest=window.digest, totals=totals)
-        output.finish()
-        self.progress.say(f"{output.record.lines:,} lines in all")
-
-    def _answered(self, reader: _Reader, clock: Clock, workers: int) -> Iterator[_Window]:
-        """The windows with their answers, in order; the next ones are begun before one is complete."""
+        """Write the windows in order; the next ones are started before one is complete."""
+        if reader.line:
+            self.progress.say(f"resuming after {reader.line:,} lines")
+        make = partial(self.answerer, device=str(self.device), batch_characters=self.batch_characters)
+        workers = self.workers or (1 if self.device.type == "cuda" or reader.is_short() else cores())
         under_way: deque[tuple[_Window, list[int]]] = deque()
-        answered = reader.line
 
         def tasks() -> Iterator[NumberedPairs]:
             for window in reader.windows():
-                for places in self._batches(window):
+                for places in self._batches(window.pairs):
                     under_way.append((window, places))
                     yield NumberedPairs([window.first + p for p in places], [window.pairs[p] for p in places])
 
-        for answers in ordered_results(self.make, tasks(), workers=workers):
-            window, places = under_way.popleft()
-            for place, line in zip(places, answers.lines, strict=True):
-                window.answers[place] = line
-            for key, value in answers.totals.items():
-                window.totals[key] = window.totals.get(key, 0) + value
-            window.missing -= len(places)
-            answered += len(places)
-            self.progress.update(clock.state(answered))
-            if window.missing == 0:
-                yield window
+        answered, totals = reader.line, dict(output.record.totals)
+        clock = Clock(total, done=answered)
+        with self.progress.live(), closing(in_order(make, tasks(), workers=workers)) as results:
+            for answers in results:
+                window, places = under_way.popleft()
+                for place, line in zip(places, answers.lines, strict=True):
+                    window.answers[place] = line
+                _add(window.totals, answers.totals)
+                window.missing -= len(places)
+                answered += len(places)
+                self.progress.update(clock.state(answered))
+                if window.missing == 0:
+                    _add(totals, window.totals)
+                    output.append(window.answers, count=answered, digest=window.digest, totals=totals)
+        output.finish()
+        self.progress.say(f"{output.record.lines:,} lines in all")
 
-    def _batches(self, window: _Window) -> list[list[int]]:
+    def _batches(self, pairs: Sequence[Pair]) -> list[list[int]]:
         """Places of a window that are answered for together, the longest lines first.
 
-        By the length of the plain text, which is all that is known here; whoever computes makes two batches
-        of one that turns out too large.
+        By the length of the plain text, which is all that is known here; the worker makes two batches of one
+        that turns out too large.
         """
 
         def size(place: int) -> tuple[int, int]:
-            source, target = window.pairs[place]
+            source, target = pairs[place]
             return len(source or "") // 2, len(target) + 2
 
         budget = (self.batch_characters, self.batch_characters)
-        return list(batches_by_length(range(len(window.pairs)), size, budget=budget))[::-1]
+        return list(batches_by_length(range(len(pairs)), size, budget=budget))[::-1]
+
+
+def _add(totals: dict[str, float], more: Mapping[str, float]) -> None:
+    for key, value in more.items():
+        totals[key] = totals.get(key, 0) + value
 
 
 class _Reader:
@@ -190,7 +210,7 @@ class _Reader:
         self._digest = hashlib.sha256()
 
     def skip(self, record: Record, out: Path | None) -> None:
-        """Pass over the lines that a record already answers for; they must be the same."""
+        """Skip the lines that a record already answers for; they must be the same."""
         while self.line < record.lines and self._next(min(WINDOW, record.lines - self.line)):
             pass
         is_same = self.line == record.lines and (not self.line or self._digest.hexdigest() == record.text)
@@ -198,8 +218,8 @@ class _Reader:
             is_same = next(self._pairs, None) is None
         if not is_same:
             raise UserError(
-                f"{out} was {'made' if record.finished else 'begun'} from another text; "
-                "give that text, another --out, or --force to start over."
+                f"{out} was made from another text; give that text, choose another --out, "
+                "or --force to start over."
             )
 
     def is_short(self) -> bool:
@@ -211,7 +231,7 @@ class _Reader:
     def windows(self) -> Iterator[_Window]:
         while pairs := self._next(WINDOW):
             first = self.line - len(pairs)
-            yield _Window(first, pairs, self._digest.hexdigest(), len(pairs), [""] * len(pairs))
+            yield _Window(first, pairs, self._digest.hexdigest(), [""] * len(pairs), len(pairs))
 
     def _next(self, count: int) -> list[Pair]:
         pairs, characters = [], 0
@@ -239,7 +259,7 @@ def _open_output(
 
 @contextmanager
 def _threads_restored() -> Iterator[None]:
-    """Answerers in this process compute with one thread: give back as many as there were."""
+    """Answerers in this process compute with one thread; afterwards there are as many as before."""
     threads = torch.get_num_threads()
     try:
         yield

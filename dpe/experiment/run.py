@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from dpe.errors import UserError
 from dpe.evaluation.tables import Table, plain
@@ -24,9 +25,10 @@ from dpe.experiment.tables import paper_tables
 from dpe.experiment.writing import recipe_json
 from dpe.files import whole_text_file
 from dpe.progress import Progress, duration
-from dpe.store import lock_file, try_lock, wait_for_lock
+from dpe.store import key_of, lock, try_lock
 
 TABLE = "table.txt"
+_LOCKS = ".locks"  # a directory of the run
 # Fields that say what is run and where, not how: processes that differ in them may work side by side.
 _FREE_FIELDS = ("name", "about", "data", "seeds", "systems", "examples")
 
@@ -215,36 +217,30 @@ def _make(stage: Stage, label: str, artifacts: Artifacts, progress: Progress) ->
     progress.detail(f"{label} {stage.name}: {duration(time.monotonic() - begin)}")
 
 
-_DIRECTORY = ".locks"
-
-
-@contextmanager
-def stage_lock(root: Path, name: str) -> Iterator[bool]:
+def stage_lock(root: Path, name: str) -> AbstractContextManager[bool]:
     """Whether this process has the stage to itself until the block ends; it does not wait."""
-    with _lock_file(root, name.replace("/", ".")) as file:
-        yield try_lock(file)
+    return try_lock(root / _LOCKS / f"{name.replace('/', '.')}.lock")
 
 
 @contextmanager
 def shared_run(root: Path, settings: Mapping[str, Any]) -> Iterator[None]:
-    """Several processes may work on a run as long as they agree on its settings; else this one is refused."""
-    path = root / _DIRECTORY / "settings.json"
-    wanted = json.dumps(settings, indent=1, sort_keys=True, ensure_ascii=False)
-    with _lock_file(root, "run") as file:
-        with _lock_file(root, "start") as turn:
-            wait_for_lock(turn)  # one looks at a time: two could not both have it alone
-            wait_for_lock(file, shared=True)
-            if not path.exists() or path.read_text(encoding="utf-8") != wanted:
-                if not try_lock(file):
-                    raise UserError(
-                        f"{root}: another process works there with other settings; "
-                        "wait for that one to end, or give another --out."
-                    )
-                with whole_text_file(path) as text:
-                    text.write(wanted)
-                wait_for_lock(file, shared=True)
+    """Several processes may work on a run if they agree on its settings; one that does not is refused.
+
+    Each holds a lock of its own, whose name has the key of its settings.
+    """
+    same = f"run-{key_of(settings)}"
+    own = root / _LOCKS / f"{same}-{secrets.token_hex(6)}.lock"
+    with ExitStack() as stack:
+        with lock(root / _LOCKS / "start.lock"):  # two that start together look one after the other
+            for other in own.parent.glob("run-*.lock"):
+                with try_lock(other) as is_free:
+                    if is_free:
+                        other.unlink(missing_ok=True)  # of a process that was killed
+                    elif not other.name.startswith(same):
+                        raise UserError(
+                            f"{root}: another process is working there with other settings; "
+                            "wait for it to end, or choose another --out."
+                        )
+            stack.enter_context(try_lock(own))
+            stack.callback(own.unlink, missing_ok=True)
         yield
-
-
-def _lock_file(root: Path, name: str) -> AbstractContextManager[BinaryIO]:
-    return lock_file(root / _DIRECTORY / f"{name}.lock", place=root)

@@ -10,7 +10,7 @@ from typing import Any
 from dpe.errors import UserError
 from dpe.files import remove_leftovers
 from dpe.model.checkpoint import write_settings
-from dpe.store import lock_file, try_lock
+from dpe.store import try_lock
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Processes
 
@@ -33,7 +33,7 @@ def model_directory(
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    with lock_file(directory / _LOCK, place=directory) as file:
-        if not try_lock(file):
+    with try_lock(directory / _LOCK) as is_alone:
+        if not is_alone:
             raise UserError(f"{directory}: another process is training there; wait for that one to end.")
         yield

@@ -6,12 +6,9 @@ epoch, whose cuts are kept (`kept_cuts.py`).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,7 +22,7 @@ from dpe.model.checkpoint import read_settings
 from dpe.model.device import choose_device
 from dpe.progress import Progress
 from dpe.segmenter.segmenter import BATCH_CHARACTERS, fingerprint
-from dpe.store import lock_file, try_lock, wait_for_lock
+from dpe.store import key_of, make_once
 from dpe.text.corpus import read_lines
 from dpe.text.draws import TARGET_STREAM, Draw
 from dpe.text.segmenters import CountSegmenter
@@ -174,34 +171,24 @@ class KeptCuts:
     def path(self, cutting: Cutting) -> Path:
         """Where these cuts are, or will be."""
         described = {"cutter": self.cutter.fingerprint, "text": self._about_text, **asdict(cutting)}
-        key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
-        return self.directory / f"{key[:16]}.epoch-{cutting.epoch:03}.pieces.gz"
+        return self.directory / f"{key_of(described)}.epoch-{cutting.epoch:03}.pieces.gz"
 
     def make(self, cutting: Cutting) -> Path:
         """Cut the text unless that was done; where it is being done, wait."""
+
+        def make(path: Path) -> None:
+            epoch = f" for epoch {cutting.epoch + 1}" if cutting.is_random else ""
+            self.progress.say(f"cutting the target side{epoch}")
+            self.cutter.cut(path, cutting)
+
         path = self.path(cutting)
-        if not path.exists():
-            with _alone_with(path, self.progress):
-                if not path.exists():  # who was alone with it before may have made it
-                    epoch = f" for epoch {cutting.epoch + 1}" if cutting.is_random else ""
-                    self.progress.say(f"cutting the target side{epoch}")
-                    self.cutter.cut(path, cutting)
-        return path
+        waiting = f"waiting for another process, which makes {path}"
+        return make_once(path, make, waiting=lambda: self.progress.say(waiting))
 
     @cached_property
     def _about_text(self) -> dict[str, str | int | None]:
         about = self.text.describe()
         return about if self.cutter.has_source else about | {"source": None}
-
-
-@contextmanager
-def _alone_with(path: Path, progress: Progress) -> Iterator[None]:
-    """Keep others from making the same cuts: they wait, and find the work done. Other cuts do not wait."""
-    with lock_file(path.parent / ".locks" / f"{path.name}.lock", place=path.parent) as file:
-        if not try_lock(file):
-            progress.say(f"waiting for another process, which makes {path}")
-            wait_for_lock(file)
-        yield
 
 
 class SegmenterCutter:
@@ -239,7 +226,7 @@ class SegmenterCutter:
             temperature=cutting.temperature or 1.0,
             draws=EpochDraws(dropout=cutting.dropout, seed=cutting.seed, epoch=cutting.epoch),
         )
-        run = CorpusRun.of(
+        run = CorpusRun(
             partial(LineCutter, self._segmenter, settings),
             device=self._device,
             workers=self._workers,

@@ -20,6 +20,7 @@ from dpe.machine import cores
 from dpe.model.checkpoint import MODEL, load_vocabulary, load_weights, read_settings
 from dpe.model.transformer import TransformerSettings
 from dpe.model.translation import TranslationTransformer
+from dpe.store import make_once
 from dpe.text.corpus import Strings, lines_of
 from dpe.text.preparation import Moses
 from dpe.text.vocabulary import Vocabulary
@@ -241,12 +242,14 @@ def exported(directory: Path) -> Path:
     except UserError as error:
         raise UserError(f"{error} Train the translator first.") from error
     place = directory / f"ctranslate2-{key}"
-    if not place.exists():
-        if not os.access(directory, os.W_OK):
-            place = temporary_cache() / place.name
+    if not place.exists() and not os.access(directory, os.W_OK):
+        place = temporary_cache() / place.name
+
+    def make(place: Path) -> None:
         vocabulary = load_vocabulary(directory, read_settings(directory, "translator"))
         export_model(load_model(directory), vocabulary, place, int8=False)
         for other in place.parent.glob("ctranslate2-*"):
             if other != place and re.fullmatch(r"ctranslate2-[0-9a-f]{16}", other.name):
                 shutil.rmtree(other, ignore_errors=True)
-    return place
+
+    return make_once(place, make)
