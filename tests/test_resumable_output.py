@@ -1,4 +1,4 @@
-"""Outputs of `dpe segment` that a kill cut short go on; those that are finished, and others', are kept."""
+"""Outputs of `dpe segment` that a kill cut short are resumed; finished ones and those of others are kept."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_killed_and_started_again_gives_the_same_bytes(dpe: Dpe, tmp_path: Path)
     with (tmp_path / "out.partial").open("ab") as file:
         file.write(b"half a li")
     _, err = dpe(*options, "1", "--out", str(out))
-    assert f"going on after {certain['lines']:,} lines" in err
+    assert f"resuming after {certain['lines']:,} lines" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == [".out.dpe.json", "long.fi", "out"]
     dpe(*options, "1", "--out", str(tmp_path / "whole"))
     assert out.read_bytes() == (tmp_path / "whole").read_bytes()
@@ -75,7 +75,7 @@ def test_a_finished_output_is_kept(dpe: Dpe, tmp_path: Path) -> None:
     dpe(*options)
     before, stamp = out.read_bytes(), out.stat().st_mtime_ns
     _, err = dpe(*options)
-    assert "finished already" in err
+    assert "already finished" in err
     assert out.stat().st_mtime_ns == stamp
     for change in (
         ["--mode", "sample"], ["--format", "ids"], ["--seed", "2"], ["--source-dropout", "0.1"],
@@ -86,7 +86,7 @@ def test_a_finished_output_is_kept(dpe: Dpe, tmp_path: Path) -> None:
         assert "--force" in err
         assert out.read_bytes() == before
     _, err = dpe(*changed(options, "--workers", "2"))  # changes no byte, so it is the same configuration
-    assert "finished already" in err
+    assert "already finished" in err
     dpe(*options, "--format", "ids", "--force")
     assert out.read_bytes() != before
     dpe(*options, code=2)
@@ -152,5 +152,5 @@ def test_an_input_called_partial_is_kept(dpe: Dpe, tmp_path: Path, force: list[s
 def test_somebodys_file_called_partial_is_kept(dpe: Dpe, tmp_path: Path) -> None:
     (tmp_path / "x.partial").write_text("precious\n")
     _, err = dpe("segment", "--segmenter", "lm", "--target", "x.fi", "--out", str(tmp_path / "x"), code=2)
-    assert "x.partial exists, and nothing is known about how it was made" in err
+    assert "x.partial already exists, and there is no record of how it was made" in err
     assert (tmp_path / "x.partial").read_text() == "precious\n"

@@ -1,11 +1,8 @@
-"""What `dpe segment` is made of: processes that answer in order, an output that can go on."""
+"""What `dpe segment` is made of: lines that are answered in order, an output that can be resumed."""
 
 from __future__ import annotations
 
 import gzip
-import os
-import signal
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,13 +12,14 @@ import torch
 
 from dpe.corpus_run import run as corpus_run
 from dpe.corpus_run.lines import EpochDraws, LineScorer
-from dpe.corpus_run.output import ResumableOutput
-from dpe.corpus_run.pool import ordered_results
-from dpe.corpus_run.run import CorpusRun, CorpusText, _Reader
+from dpe.corpus_run.output import Record, ResumableOutput
+from dpe.corpus_run.run import CorpusRun, CorpusText, OpenText, _Reader
 from dpe.errors import UserError
 from dpe.progress import QUIET, Progress
 from dpe.segmenter.scored_batch import ScoredBatch
+from dpe.store import try_lock
 from dpe.text.corpus import Pair, write_lines
+from dpe.text.text_file import ParallelText
 from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 
@@ -37,12 +35,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def scoring(place: Path) -> tuple[CorpusRun, CorpusText]:
     """A text to score, and how."""
-    make = partial(LineScorer, place / "segmenter", EpochDraws(), device="cpu", batch_characters=4_000)
-    run = CorpusRun(make=make, workers=1, batch_characters=4_000, progress=Progress(QUIET))
+    scorer = partial(LineScorer, place / "segmenter", EpochDraws())
+    run = CorpusRun(
+        scorer, device=torch.device("cpu"), workers=1, batch_characters=4_000, progress=Progress(QUIET)
+    )
     return run, CorpusText(place / "x.en", place / "x.fi", has_source=True)
 
 
-def test_totals_of_a_score_that_goes_on_are_of_all_lines(
+def test_totals_of_a_resumed_score_are_of_all_lines(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(corpus_run, "WINDOW", 100)
@@ -90,23 +90,57 @@ def test_an_output_has_one_writer(tmp_path: Path) -> None:
     first.close()
 
 
-def test_an_output_that_another_process_has_just_ended_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_is_looked_at_by_its_only_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a process that ends meanwhile cannot change what was found."""
+    find, looked = ResumableOutput._find, []
+
+    def alone(self: ResumableOutput, fresh: Record) -> Record | None:
+        with try_lock(tmp_path / ".out.dpe.lock") as is_free:
+            looked.append(is_free)
+        return find(self, fresh)
+
+    monkeypatch.setattr(ResumableOutput, "_find", alone)
+    ResumableOutput(tmp_path / "out", {}, force=False).close()
+    assert looked == [False]
+    with try_lock(tmp_path / ".out.dpe.lock") as is_free:
+        assert is_free
+
+
+def test_an_output_that_another_process_has_finished_is_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = ResumableOutput(out, {}, force=False)
     first.append(["one"], count=1, digest="", totals={})
-    unfinished = first.record
     first.finish()
     first.publish()
-    monkeypatch.setattr(ResumableOutput, "_find", lambda *_: unfinished)  # as it was before that
-    with pytest.raises(UserError, match="just ended"):
-        ResumableOutput(out, {}, force=False)
+    second = ResumableOutput(out, {}, force=False)
+    assert second.record == first.record
+    second.publish()
     assert out.read_text() == "one\n"
-    assert not (tmp_path / "out.partial").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.dpe.json", "out"]
 
 
-def test_a_packed_output_that_was_changed_does_not_count_as_finished(tmp_path: Path) -> None:
+def test_a_setting_that_is_absent_is_one_that_is_none(tmp_path: Path) -> None:
+    """So a new option with a default of None does not make an old output stale."""
+    out = tmp_path / "out"
+    first = ResumableOutput(out, {"seed": 1, "old": None}, force=False)
+    first.append(["one"], count=1, digest="", totals={})
+    first.close()
+    resumed = ResumableOutput(out, {"seed": 1, "new": None}, force=False)
+    assert resumed.record.lines == 1
+    resumed.close()
+    with pytest.raises(UserError, match=r"another configuration \(new was None and is 2\)"):
+        ResumableOutput(out, {"seed": 1, "new": 2}, force=False)
+
+
+@pytest.mark.parametrize("has_source", [True, False])
+def test_a_text_that_is_open_is_the_text_of_its_files(place: Path, has_source: bool) -> None:
+    files = CorpusText(place / "x.en" if has_source else None, place / "x.fi", has_source)
+    text = OpenText(ParallelText.open(place / "x.en", place / "x.fi"), has_source)
+    assert list(text.pairs()) == list(files.pairs())
+    assert text.count() == files.count()
+
+
+def test_a_compressed_output_that_was_changed_does_not_count_as_finished(tmp_path: Path) -> None:
     out = tmp_path / "out.gz"
     first = ResumableOutput(out, {}, force=False)
     first.append(["one"], count=1, digest="", totals={})
@@ -124,36 +158,3 @@ def test_a_short_stream_is_noticed_and_no_line_lost(lines: int, is_short: bool) 
     assert reader.is_short() is is_short
     windows = list(reader.windows())
     assert [pair.target for window in windows for pair in window.pairs] == [str(n) for n in range(lines)]
-
-
-class Kill:
-    """Work that ends its process at task 3; `Fail` raises there instead."""
-
-    def __call__(self, task: int) -> int:
-        if task == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return task * task
-
-
-class Fail:
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-
-    def __call__(self, task: int) -> int:
-        if task == 3 and self.error is not None:
-            raise self.error
-        time.sleep(0.002 * (task % 5))  # so that results come out of order
-        return task * task
-
-
-def make_ill() -> Fail:
-    return Fail(UserError("the text is ill."))
-
-
-def test_workers_hand_back_in_order_and_pass_on_failures() -> None:
-    """Any callable can be made in the workers; those here are this module's classes."""
-    assert list(ordered_results(Fail, range(300), workers=2)) == [n * n for n in range(300)]
-    with pytest.raises(UserError, match="killed by signal 9"):
-        list(ordered_results(Kill, range(300), workers=2))
-    with pytest.raises(UserError, match="the text is ill"):
-        list(ordered_results(make_ill, range(300), workers=2))
