@@ -245,7 +245,7 @@ def test_options_that_a_page_names_exist(page: str) -> None:
 def test_what_is_read_twice_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     require_files(tmp_path / "a", None)
-    for path, says in ((Path("-"), "cannot be read twice"), (Path("/dev/null"), "not a regular file")):
+    for path, says in ((Path("-"), "cannot be read twice"), (Path("/dev/null"), "read out of order")):
         with pytest.raises(UserError, match=says):
             require_files(tmp_path / "a", path)
 

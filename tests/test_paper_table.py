@@ -16,7 +16,7 @@ from dpe.cli import run
 from dpe.errors import UserError
 from dpe.evaluation.plots import save_figures
 from dpe.evaluation.translations import draw_bins
-from dpe.experiment.recipe import CorpusFields, Recipe, recipe_json
+from dpe.experiment.recipe import CorpusFields, Recipe, TranslatorSection, recipe_json
 from dpe.experiment.report import score_blocks
 from dpe.experiment.results import Results, read_results, write_results
 from dpe.experiment.systems import SYSTEMS
@@ -315,7 +315,7 @@ def test_runs_are_told_apart_by_name_then_settings_then_number() -> None:
 
     corpus = CorpusFields(train=("{language}",), dev="{language}", test="{language}")
     plain = Recipe(name="a", source="en", target="et", systems=(SYSTEMS["bpe"],), corpus=corpus)
-    longer = replace(plain, translator=replace(plain.translator, steps=6600))
+    longer = replace(plain, translator=TranslatorSection(steps=6600))
     seeds = replace(plain, seeds=(7,), name="b")
     assert labels([results(plain)]) == ["en→et"]
     assert labels([results(one) for one in (plain, seeds, replace(plain, target="fi"))]) == [

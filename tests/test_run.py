@@ -81,7 +81,7 @@ def test_a_killed_run_goes_on_and_ends_as_one_that_was_not(tmp_path: Path) -> No
 
     _, said = finished(dpe(tmp_path, *command, "--out", "cut"))
     assert "segmenters/mixed: up to date" in said
-    assert "goes on from step" in said
+    assert "resumes from step" in said
     assert outputs(tmp_path / "cut") == expected
     assert "cut/results.json" in said
     tables, _ = finished(dpe(tmp_path, "table", "cut", "whole/results.json"))

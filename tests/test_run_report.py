@@ -224,7 +224,8 @@ def test_hostile_text_is_shown_and_does_nothing(written: Page) -> None:
 def test_hostile_names_are_shown_and_do_nothing(tmp_path: Path) -> None:
     root = written_run(tmp_path / "run")
     recipe = json.loads((root / "recipe.json").read_text())
-    recipe["name"] = recipe["systems"][0]["title"] = HOSTILE
+    first = {"name": recipe["systems"][0], "title": HOSTILE, "source": "bpe", "target": "bpe"}
+    recipe["name"], recipe["systems"][0] = HOSTILE, first
     (root / "recipe.json").write_text(json.dumps(recipe))
     page = made_report(root, tmp_path / "page.html")
     assert page.text.count(f"{HOSTILE}: en→fi") == 2  # title and heading

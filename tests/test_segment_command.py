@@ -100,7 +100,7 @@ def test_a_tab_in_the_text_cannot_separate_cuts(dpe: Dpe, tmp_path: Path) -> Non
     (tmp_path / "text").write_text("talo\nta\tlo\n")
     options = ["segment", "--segmenter", str(segmenter), "--target", str(tmp_path / "text")]
     _, err = dpe(*options, "--mode", "n-best", "--n", "2", code=2)
-    assert "Line 2 of the target has a tab" in err
+    assert "Line 2 of the target contains a tab" in err
     dpe(*options, "--mode", "n-best", "--n", "2", "--format", "jsonl")
 
 

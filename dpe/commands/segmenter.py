@@ -289,8 +289,9 @@ def _run(
     from dpe import __version__
     from dpe.corpus_run.output import partial_file
     from dpe.corpus_run.run import CorpusRun, CorpusText
-    from dpe.model.checkpoint import model_files, model_settings, read_settings
+    from dpe.model.checkpoint import model_files, read_settings
     from dpe.model.device import choose_device
+    from dpe.model.settings import model_settings
     from dpe.segmenter.segmenter import fingerprint
 
     has_source = model_settings(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dpe.errors import UserError
-from dpe.files import is_compressed, remove_leftovers_of, whole_file, whole_compressed_files
+from dpe.files import is_compressed, remove_leftovers_of, whole_compressed_files, whole_file
 from dpe.settings import differing
 from dpe.store import try_lock
 from dpe.text.corpus import line_bytes

@@ -16,15 +16,14 @@ from dpe.errors import UserError
 from dpe.evaluation.tables import Table, plain
 from dpe.experiment.artifacts import Artifacts, Stage, State, write_json
 from dpe.experiment.outputs import EXAMPLES
-from dpe.settings import nearest
-from dpe.experiment.recipe import Recipe
+from dpe.experiment.recipe import Recipe, recipe_json
 from dpe.experiment.results import PLAN, RECIPE, RESULTS, write_results
 from dpe.experiment.stages import Experiment
 from dpe.experiment.systems import SEGMENTER_TITLES, SYSTEMS
 from dpe.experiment.tables import paper_tables
-from dpe.experiment.recipe import recipe_json
 from dpe.files import whole_text_file
 from dpe.progress import Progress, duration
+from dpe.settings import nearest
 from dpe.store import key_of, lock, try_lock
 
 TABLE = "table.txt"

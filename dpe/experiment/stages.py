@@ -50,7 +50,8 @@ from dpe.experiment.texts import (
     vocabulary_model,
     vocabulary_path,
 )
-from dpe.model.checkpoint import CURVE, MODEL, SETTINGS, VOCABULARY, model_settings
+from dpe.model.checkpoint import CURVE, MODEL, SETTINGS, VOCABULARY
+from dpe.model.settings import model_settings
 from dpe.segmenter.training import train_segmenter
 from dpe.settings import build, changed
 from dpe.text.vocabulary import VocabularySettings

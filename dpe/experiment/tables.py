@@ -23,7 +23,10 @@ from dpe.experiment.results import (
     verdict_on_means,
 )
 from dpe.experiment.systems import SEGMENTER_TITLES
+from dpe.model.settings import model_settings
+from dpe.segmenter.settings import SegmenterSettings
 from dpe.settings import flatten
+from dpe.translator.settings import TranslatorSettings
 
 METRIC_NAMES: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF2"}
 _NOT_TELLING = ("name", "about", "systems", "seeds", "cut", "examples")  # what is run and shown, not how
@@ -57,14 +60,11 @@ def _numbers(recipes: Sequence[Recipe]) -> list[str]:
 
 
 def _differing_settings(recipes: Sequence[Recipe]) -> list[str]:
-    """The settings that are not the same in all, as `--set` takes them, without those left to the preset."""
+    """The settings that are not the same in all, as `--set` takes them; defaults are left out."""
     flat = [flatten(recipe_json(recipe)) for recipe in recipes]
-    differ = [
-        key
-        for key in flat[0]
-        if key.rpartition(".")[2] not in _NOT_TELLING and any(one.get(key) != flat[0][key] for one in flat)
-    ]
-    return [", ".join(f"{key}={one[key]}" for key in differ if one.get(key) is not None) for one in flat]
+    keys = dict.fromkeys(key for one in flat for key in one if key.rpartition(".")[2] not in _NOT_TELLING)
+    differ = [key for key in keys if any(one.get(key) != flat[0].get(key) for one in flat)]
+    return [", ".join(f"{key}={one[key]}" for key in differ if key in one) for one in flat]
 
 
 def paper_tables(
@@ -310,10 +310,12 @@ def training_table(runs: Sequence[Results]) -> Table:
 
 
 def _training_cells(stages: Sequence[Mapping[str, Any]]) -> list[str]:
-    network, facts = stages[0]["settings"]["network"], [stage["facts"] for stage in stages]
+    facts = [stage["facts"] for stage in stages]
     is_segmenter = "dev_bits_per_character" in facts[0]
+    kind = SegmenterSettings if is_segmenter else TranslatorSettings
+    network = model_settings(stages[0]["settings"], kind, "results.json")
     return [
-        f"d {network['width']}, {network['encoder_layers']}+{network['decoder_layers']} layers",
+        f"d {network.width}, {network.encoder_layers}+{network.decoder_layers} layers",
         str(len(stages)),
         f"{_mean(facts, 'steps'):,.0f}",
         f"{_mean(facts, 'epochs'):.0f}" if _mean(facts, "epochs") >= 1 else "under 1",
@@ -329,7 +331,8 @@ def _mean(facts: Sequence[Mapping[str, Any]], key: str) -> float:
 
 
 def _training_note(runs: Sequence[Results]) -> str:
-    trained = [(run, one) for run in runs for one in run.stages.values() if "network" in one["settings"]]
+    models = ("segmenters/", "translators/")
+    trained = [(run, one) for run in runs for name, one in run.stages.items() if name.startswith(models)]
     used = [stage.get("machine") or run.machine for run, stage in trained]
     machines = dict.fromkeys(f"{one['cpu']}, {one['cores']} cores" for one in used)
     on_the_fly = any(

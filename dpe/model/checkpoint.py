@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -29,13 +28,13 @@ from torch import Tensor, nn
 
 from dpe.errors import UserError
 from dpe.files import whole_file
-from dpe.settings import build, first_difference
+from dpe.model.settings import model_settings
+from dpe.settings import first_difference
 from dpe.text.vocabulary import Vocabulary
 
 FORMAT = 2
 CURVE, PICTURE = "training.jsonl", "training.png"
 SETTINGS, VOCABULARY, MODEL, LAST = "settings.json", "vocab.model", "model.safetensors", "last.safetensors"
-_Settings = TypeVar("_Settings")
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
@@ -149,20 +148,6 @@ def read_settings(directory: Path, kind: str) -> dict[str, Any]:
     if record["format"] not in (1, FORMAT):
         raise UserError(f"{path} has format {record['format']}; this version of dpe reads 1 and {FORMAT}.")
     return record
-
-
-def model_settings(record: Mapping[str, Any], cls: type[_Settings], label: str) -> _Settings:
-    """The settings of a model from what is recorded of it: all fields that it lacks have their default.
-
-    dpe 0.1 recorded every field, in tables: network, training, and in runs the end of the training.
-    """
-    flat = dict(record.get("settings", record))
-    for part in ("network", "training", "stopping"):
-        flat |= flat.get(part, {})
-    if flat.get("bleu_tokenize", "") is None:
-        del flat["bleu_tokenize"]
-    known = {field.name for field in fields(cls)}  # type: ignore[arg-type]  # callers give a dataclass
-    return build(cls, {key: value for key, value in flat.items() if key in known}, label)
 
 
 def load_vocabulary(directory: Path, record: Mapping[str, Any]) -> Vocabulary:

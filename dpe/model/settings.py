@@ -1,12 +1,15 @@
-"""The shape of a transformer."""
+"""The shape of a transformer, and the recorded settings of a model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeVar
 
 from dpe.errors import UserError
-from dpe.settings import Settings, setting
+from dpe.settings import Settings, build, setting
+
+_Settings = TypeVar("_Settings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,3 +30,17 @@ class TransformerSettings(Settings):
         super().__post_init__()
         if self.width % self.heads or self.width % 2:
             raise UserError(f"width {self.width} must be even and a multiple of heads {self.heads}.")
+
+
+def model_settings(record: Mapping[str, Any], cls: type[_Settings], label: str) -> _Settings:
+    """The settings of a model from what is recorded of it: all fields that it lacks have their default.
+
+    dpe 0.1 recorded every field, in tables: network, training, and in runs the end of the training.
+    """
+    flat = dict(record.get("settings", record))
+    for part in ("network", "training", "stopping"):
+        flat |= flat.get(part, {})
+    if flat.get("bleu_tokenize", "") is None:
+        del flat["bleu_tokenize"]
+    known = {field.name for field in fields(cls)}  # type: ignore[arg-type]  # callers give a dataclass
+    return build(cls, {key: value for key, value in flat.items() if key in known}, label)

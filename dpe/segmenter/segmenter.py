@@ -22,11 +22,11 @@ from dpe.model.checkpoint import (
     VOCABULARY,
     load_vocabulary,
     load_weights,
-    model_settings,
     read_settings,
 )
 from dpe.model.device import choose_device
 from dpe.model.mixed import MixedTransformer
+from dpe.model.settings import model_settings
 from dpe.segmenter.answers import Posterior, Score, Segmentation
 from dpe.segmenter.long_lines import is_long
 from dpe.segmenter.scored_batch import Cut, ScoredBatch

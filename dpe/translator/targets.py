@@ -19,8 +19,9 @@ from dpe.corpus_run.lines import LineCutter
 from dpe.corpus_run.run import CorpusRun, OpenText
 from dpe.errors import UserError
 from dpe.files import Stamp
-from dpe.model.checkpoint import MODEL, model_settings, read_settings
+from dpe.model.checkpoint import MODEL, read_settings
 from dpe.model.device import choose_device
+from dpe.model.settings import model_settings
 from dpe.segmenter.segmenter import BATCH_CHARACTERS, fingerprint
 from dpe.segmenter.settings import SegmenterSettings, SegmentSettings
 from dpe.settings import changed

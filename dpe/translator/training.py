@@ -13,8 +13,9 @@ from dpe.errors import UserError
 from dpe.evaluation.scores import dev_bleu
 from dpe.model.batch_order import batches_by_length, epoch_batches
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, translation_example
-from dpe.model.checkpoint import model_settings, read_settings
+from dpe.model.checkpoint import read_settings
 from dpe.model.cross_entropy import smoothed_cross_entropy
+from dpe.model.settings import model_settings
 from dpe.model.translation import TranslationTransformer
 from dpe.segmenter.settings import SegmenterSettings
 from dpe.text.draws import Draw

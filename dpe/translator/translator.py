@@ -20,9 +20,9 @@ from dpe.model.checkpoint import (
     VOCABULARY,
     load_vocabulary,
     load_weights,
-    model_settings,
     read_settings,
 )
+from dpe.model.settings import model_settings
 from dpe.model.translation import TranslationTransformer
 from dpe.store import make_once
 from dpe.text.corpus import Strings, lines_of
