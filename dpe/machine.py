@@ -1,4 +1,4 @@
-"""What computed: versions of packages and the machine, as results and benchmarks record them."""
+"""Versions of packages and the machine, as results and benchmarks record them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
-    """Of Python and of those packages that are installed."""
+    """Versions of Python and of the packages that are installed."""
     found = {"python": platform.python_version()}
     for package in packages:
         try:
@@ -30,7 +30,7 @@ def cores() -> int:
 
 
 def _cpu_model() -> str:
-    """The processor's name; only Linux tells it in a file."""
+    """The processor's name, from /proc on Linux."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -1,4 +1,4 @@
-"""Progress of long work, on standard error: live on a terminal, now and then a plain line elsewhere."""
+"""Progress of long work on standard error: one live line on a terminal, occasional plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECONDS_BETWEEN_PLAIN_LINES = 10.0
 
 
 class Progress:
-    """What the user is told while something runs. One is made by the command line and handed down."""
+    """Messages while something runs. The command line makes one and passes it down."""
 
     def __init__(self, level: int = NORMAL) -> None:
         self.level = level
@@ -44,9 +44,9 @@ class Progress:
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """While this lasts, `update` rewrites one line on a terminal."""
+        """Within this block, `update` rewrites one line on a terminal."""
         if self.level < NORMAL or self._status is not None or not self._console.is_terminal:
-            yield  # inside another one it is that one's line
+            yield  # inside another block the line is that block's
             return
         try:
             with self._console.status("") as self._status:
@@ -55,7 +55,7 @@ class Progress:
             self._status = None
 
     def update(self, text: str) -> None:
-        """The state of the work now; each replaces the one before, and most are skipped off a terminal."""
+        """The state of the work; replaces the last one on a terminal, and is mostly skipped elsewhere."""
         if self._status is not None:
             self._status.update(text)
         elif time.monotonic() - self._last_plain_line >= _SECONDS_BETWEEN_PLAIN_LINES:
@@ -63,7 +63,7 @@ class Progress:
             self.say(text)
 
     def track(self, items: Iterable[Item], name: str) -> Iterator[Item]:
-        """Hand on the items and show how many went by and how fast."""
+        """Yield the items and show how many have passed, and how fast."""
         clock = Clock(None)
         with self.live():
             for count, item in enumerate(items, start=1):
@@ -73,7 +73,7 @@ class Progress:
 
 
 class Clock:
-    """Speed and time left of a work of known or unknown size."""
+    """Speed and, if the total is known, time left."""
 
     def __init__(self, total: int | None, *, done: int = 0) -> None:
         self._begin = time.monotonic()

@@ -187,14 +187,14 @@ MISTAKES: list[tuple[Json, int, str]] = [
     ({"target": ""}, 400, "The target is empty"),
     ({"target": "  "}, 400, "The target is empty"),
     ({"source": " "}, 400, "The source is empty"),
-    ({"target": "a" * (LONGEST_TEXT + 1)}, 413, "The target has 2,001 characters, and 2,000"),
+    ({"target": "a" * (LONGEST_TEXT + 1)}, 413, "The target has 2,001 characters; give at most 2,000."),
     ({"source": "a" * 10_000}, 413, "The source has 10,000 characters"),
     ({"target": "\ufdfa" * 1_500}, 413, "The normalised target has"),  # NFKC makes 18 characters of one
     ({"target": "one\ntwo"}, 400, "line break"),
     ({"target": "a" * LONGEST_REQUEST}, 413, "bytes; give shorter texts"),
     ({"source": None}, 400, "trained with a source"),
     ({"segmenter": "lm"}, 400, "trained without a source; give no source"),
-    ({"segmenter": "other"}, 400, "There is no segmenter 'other'; those loaded are first, second, lm."),
+    ({"segmenter": "other"}, 400, "There is no segmenter 'other'; choose one of first, second, lm."),
     ({"n_best": LARGEST_N_BEST + 1}, 400, "n_best: Input should be less than or equal to 20."),
     ({"n_best": 0}, 400, "n_best"),
     ({"source_dropout": 1.5}, 400, "source_dropout"),
@@ -296,7 +296,7 @@ def test_setup_tells_what_there_is(client: TestClient, segmenters: dict[str, Seg
 
 
 def test_explorer_needs_a_segmenter() -> None:
-    with pytest.raises(UserError, match="no segmenter"):
+    with pytest.raises(UserError, match="No segmenter"):
         Explorer({})
 
 

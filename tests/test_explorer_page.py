@@ -112,7 +112,7 @@ def enter(page: Page, source: str, target: str) -> None:
     page.locator("#source").fill(source)
     page.get_by_label("Target").fill(target)
     with page.expect_response("**/api/segment"):
-        page.get_by_role("button", name="Cut", exact=True).click()
+        page.get_by_role("button", name="Segment", exact=True).click()
     expect(page.locator("#results")).to_have_attribute("aria-busy", "false")
 
 
@@ -130,11 +130,11 @@ def test_typed_pair_is_cut(page: Page) -> None:
     assert joined(page, ".gloss li > span:nth-of-type(2)") == words  # the best cut
     assert joined(page, ".gloss li > span:last-of-type") == words  # BPE below it
     expect(page.locator(".lattice")).to_have_count(len(words))
-    rows = page.get_by_role("region", name="Most probable cuts").locator("tbody tr")
+    rows = page.get_by_role("region", name="Most probable segmentations").locator("tbody tr")
     expect(rows).to_have_count(5)
     expect(page.locator("#status")).to_contain_text("5 words")
     marked = page.locator(".gloss li.differs")
-    expect(page.locator("#status")).to_contain_text(f"{marked.count()} cut differently from BPE")
+    expect(page.locator("#status")).to_contain_text(f"{marked.count()} segmented differently from BPE")
     expect(page.locator(".lattice.differs")).to_have_count(marked.count())
 
 
@@ -198,7 +198,7 @@ def test_slider_cuts_the_source_anew(page: Page) -> None:
     page.get_by_role("slider").focus()
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-    expect(page.get_by_text("What the re-cut source changes")).to_be_visible()
+    expect(page.get_by_text("What the re-segmented source changes")).to_be_visible()
     expect(page.get_by_role("slider")).to_have_attribute("aria-valuetext", "draw 3, p = 0.5")
     line = page.locator(".column .line-of-words").first
     expect(line).not_to_have_text(plain)
@@ -206,7 +206,7 @@ def test_slider_cuts_the_source_anew(page: Page) -> None:
     recut = line.locator(".word.differs").count()
     assert recut > 0
     expect(page.locator(".changes")).to_contain_text(
-        f"{recut} of {len(SOURCE.split())} source words cut otherwise"
+        f"{recut} of {len(SOURCE.split())} source words segmented differently"
     )
     page.keyboard.press("Home")
     expect(page.locator(".changes")).to_have_count(0)
@@ -248,9 +248,7 @@ def test_hostile_text_is_text(page: Page) -> None:
 
 def test_too_long_text_is_a_sentence(page: Page) -> None:
     enter(page, SOURCE, "a" * 10_000)
-    expect(page.get_by_role("alert")).to_contain_text(
-        "The target has 10,000 characters, and 2,000 is the most"
-    )
+    expect(page.get_by_role("alert")).to_contain_text("The target has 10,000 characters; give at most 2,000.")
     expect(page.locator(".lattice")).to_have_count(0)
     enter(page, SOURCE, "talo on")
     expect(page.get_by_role("alert")).to_be_hidden()

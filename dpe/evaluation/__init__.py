@@ -1,1 +1,1 @@
-"""Text in, tables and figures out. Knows no model."""
+"""Text in; numbers, tables and figures out. Independent of any model."""

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +95,7 @@ class RunReport:
                 records = read_curve(self.root / "translators" / system.name / f"seed-{seed}" / CURVE)
                 bits += _curve(records, "dev_bits", title, group)
                 bleu += _curve(records, "dev_bleu", title, group)
-        per_token = (
-            "Translators: bits per token of dev, as the vocabulary alone segments it; a line per seed."
-        )
+        per_token = "Translators: bits per token of dev as the vocabulary segments it, a line per seed."
         figures = [
             ("segmenters", segmenters, "bits per character", "Segmenters: bits per character by step."),
             ("translators", bits, "bits per token", per_token),
@@ -128,7 +126,7 @@ class RunReport:
         if not self._compared:
             return [block("missing", "No segmenter has segmented a text yet, so none is compared with BPE.")]
         counts = training_counts(vocabulary_path(self.root, "bpe"), self.texts)
-        return [block for title in self._compared for block in self._comparison(title, counts)]
+        return list(chain.from_iterable(self._comparison(title, counts) for title in self._compared))
 
     def _comparison(self, title: str, counts: Mapping[str, int]) -> Iterator[Html]:
         result = compare_files(self._segmented["BPE"], self._segmented[title], train_counts=counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from statistics import fmean
 from typing import Any
@@ -38,8 +38,13 @@ def labels(runs: Sequence[Results]) -> list[str]:
     """The pair; for runs of one pair also the recipe's name, the settings that differ, or else a number."""
     recipes = [run.recipe for run in runs]
     words = [[recipe.pair] for recipe in recipes]
-    for describe in (_names, _differing_settings, _numbers):
-        groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)  # runs that are described alike
+    descriptions: tuple[Callable[[Sequence[Recipe]], list[str]], ...] = (
+        lambda group: [recipe.name for recipe in group],
+        _differing_settings,
+        lambda group: [f"run {number}" for number, _ in enumerate(group, start=1)],
+    )
+    for describe in descriptions:
+        groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)  # runs with the same words
         for index, known in enumerate(words):
             groups[tuple(known)].append(index)
         for group in groups.values():
@@ -49,14 +54,6 @@ def labels(runs: Sequence[Results]) -> list[str]:
                     words[index].append(more)
     said = [(pair, ", ".join(filter(None, more))) for pair, *more in words]
     return [f"{pair} ({more})" if more else pair for pair, more in said]
-
-
-def _names(recipes: Sequence[Recipe]) -> list[str]:
-    return [recipe.name for recipe in recipes]
-
-
-def _numbers(recipes: Sequence[Recipe]) -> list[str]:
-    return [f"run {number}" for number in range(1, len(recipes) + 1)]
 
 
 def _differing_settings(recipes: Sequence[Recipe]) -> list[str]:

@@ -37,14 +37,14 @@ class TooLong(UserError):
 
 
 class Explorer:
-    """Some segmenters by name, and pairs to begin with.
+    """Segmenters by name, and pairs to start with.
 
-    Answers questions one after the other, whoever asks, so that a busy page cannot exhaust the machine.
+    Answers one question at a time, so that a busy page cannot exhaust the machine.
     """
 
     def __init__(self, segmenters: Mapping[str, Segmenter], examples: Sequence[Pair] = ()) -> None:
         if not segmenters:
-            raise UserError("There is no segmenter to explore; give at least one.")
+            raise UserError("No segmenter is given; give at least one.")
         self._segmenters = dict(segmenters)
         self._examples = [Example(source=pair.source, target=pair.target) for pair in examples]
         self._one_at_a_time = Lock()
@@ -69,12 +69,10 @@ class Explorer:
         )
 
     def answer(self, question: Question) -> Answer:
-        """Everything about one pair; a mistake in the question is a `UserError`."""
+        """Everything about one pair; an invalid question is a `UserError`."""
         name = question.segmenter or next(iter(self._segmenters))
         if name not in self._segmenters:
-            raise UserError(
-                f"There is no segmenter {name!r}; those loaded are {', '.join(self._segmenters)}."
-            )
+            raise UserError(f"There is no segmenter {name!r}; choose one of {', '.join(self._segmenters)}.")
         segmenter = self._segmenters[name]
         _check(question, segmenter)
         pieces = _source_pieces(question, segmenter.vocabulary)
@@ -88,7 +86,7 @@ class Explorer:
 
 
 def _check(question: Question, segmenter: Segmenter) -> None:
-    """Refuses what cannot be cut, and what would take too long."""
+    """Refuse what cannot be segmented, and what would take too long."""
     segmenter.refuse_wrong_source(given=question.source is not None)
     for side, text in (("source", question.source), ("target", question.target)):
         if text is None:
@@ -102,14 +100,11 @@ def _check(question: Question, segmenter: Segmenter) -> None:
 
 def _refuse_long(side: str, text: str) -> None:
     if len(text) > LONGEST_TEXT:
-        raise TooLong(
-            f"The {side} has {len(text):,} characters, and {LONGEST_TEXT:,} is the most that can be shown; "
-            "give a shorter one."
-        )
+        raise TooLong(f"The {side} has {len(text):,} characters; give at most {LONGEST_TEXT:,}.")
 
 
 def _source_pieces(question: Question, vocabulary: Vocabulary) -> list[str] | None:
-    """The source as cut: with dropout as `dpe segment --source-dropout P --epoch DRAW` cuts a first line."""
+    """The source, segmented as `dpe segment --source-dropout P --epoch DRAW` segments a first line."""
     if question.source is None:
         return None
     cut = source_segmenter(vocabulary, question.source_dropout).cut

@@ -34,7 +34,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "The question has a mistake."},
+    400: {"model": Problem, "description": "The question is invalid."},
     413: {"model": Problem, "description": "A text is too long."},
 }
 
@@ -58,12 +58,12 @@ def _add_routes(app: FastAPI, explorer: Explorer) -> None:
 
     @app.get("/api/setup")
     def setup() -> Setup:
-        """The segmenters that are loaded, the limits, and pairs to begin with."""
+        """The loaded segmenters, the limits, and pairs to start with."""
         return explorer.setup()
 
     @app.post("/api/segment", responses={**_PROBLEMS, 422: _PROBLEMS[400]})
     def segment(question: Question) -> Answer:
-        """The cuts of a target sentence given its source: best, n best, lattice, posterior."""
+        """The segmentations of a target sentence given its source: best, n best, lattice, posterior."""
         return explorer.answer(question)
 
 
@@ -72,7 +72,7 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _refuse_malformed(request: Request, error: Exception) -> JSONResponse:
-    """The first mistake of a request that is not a `Question`."""
+    """The first error of a request that is not a `Question`."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"] if part != "body") or "The request"

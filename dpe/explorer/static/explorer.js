@@ -109,7 +109,7 @@ function updateSoon() {
 /** What the controls say and which of them mean anything. */
 function describeControls() {
   const draw = Number(by("draw").value);
-  const text = draw === 0 ? "plain cut" : `draw ${draw}, p = ${by("dropout").value}`;
+  const text = draw === 0 ? "none" : `draw ${draw}, p = ${by("dropout").value}`;
   by("draw-text").textContent = text;
   by("draw").setAttribute("aria-valuetext", text);
   const chosen = chosenSegmenters();

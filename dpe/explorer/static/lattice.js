@@ -27,7 +27,7 @@ export function latticeFigure(word) {
 
 function restingDetail(word) {
   const cut = element("bdi", { class: "detail-piece", dir: direction(word.word) }, word.best.join(" | "));
-  return [cut, element("span", {}, `cut p ${probability(word.best_probability)} · entropy ${word.entropy.toFixed(2)}`)];
+  return [cut, element("span", {}, `p ${probability(word.best_probability)} · entropy ${word.entropy.toFixed(2)}`)];
 }
 
 function edgeDetail(edge) {

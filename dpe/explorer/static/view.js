@@ -5,18 +5,18 @@ import { direction, element, number, piecesOf, plural, probability, same, shape 
 
 const LATTICES_AT_ONCE = 60;
 
-/** A column: everything about one answer. `plain` is the answer with the source's plain cut, if that is another.
+/** A column: everything about one answer. `plain` is the answer for the source without dropout, if that is another.
     Every column has the same blocks, empty or not, so that they can stand side by side. */
 export function column(title, answer, plain) {
-  const cuts = `Most probable cut, and ${answer.own_cut_method} below it`;
+  const cuts = `Most probable segmentation, and ${answer.own_cut_method} below it`;
   const section = element("section", { class: "column", "aria-label": title });
   section.append(
     element("div", {}, element("h2", {}, title), facts(answer)),
     answer.source_words ? block("Source as read", sourceLine(answer, plain)) : element("div"),
     block(cuts, gloss(answer)),
-    plain ? block("What the re-cut source changes", changes(answer, plain)) : element("div"),
+    plain ? block("What the re-segmented source changes", changes(answer, plain)) : element("div"),
     block("Lattices", ...lattices(answer.words)),
-    block("Most probable cuts of the sentence", cutTable(answer)),
+    block("Most probable segmentations of the sentence", cutTable(answer)),
   );
   return section;
 }
@@ -29,13 +29,13 @@ function block(title, ...children) {
 export function summary(answer, plain) {
   const differing = answer.words.filter((word) => word.differs).length;
   return (
-    `${plural(answer.words.length, "word")}, ${differing} cut differently from ${answer.own_cut_method}. ` +
-    `The most probable cut has probability ${probability(answer.n_best[0].probability)}.` +
+    `${plural(answer.words.length, "word")}, ${differing} segmented differently from ${answer.own_cut_method}. ` +
+    `The most probable segmentation has probability ${probability(answer.n_best[0].probability)}.` +
     (plain ? ` Draw ${answer.draw}: ${recutInWords(answer, plain)}` : "")
   );
 }
 
-/** A table of the words that the columns cut differently; with a sentence that says how many they are. */
+/** A table of the words that the columns segment differently, with a sentence that says how many they are. */
 export function differences(titles, answers) {
   const words = answers[0].words.map((word) => word.word);
   const comparable = answers.every((answer) => same(words, answer.words.map((word) => word.word)));
@@ -48,7 +48,7 @@ export function differences(titles, answers) {
   const differing = words.flatMap((_, index) =>
     answers.every((answer) => same(answer.words[index].best, answers[0].words[index].best)) ? [] : [index],
   );
-  section.append(element("p", {}, `${differing.length} of ${plural(words.length, "word")} cut differently.`));
+  section.append(element("p", {}, `${differing.length} of ${plural(words.length, "word")} segmented differently.`));
   if (differing.length) section.append(wordTable(titles, answers, differing));
   return section;
 }
@@ -57,7 +57,7 @@ function facts(answer) {
   const parts = [
     ["log p(y|x)", number(answer.log_probability)],
     ["bits per character", answer.bits_per_character.toFixed(2)],
-    ["entropy of the cuts", `${answer.entropy.toFixed(2)} nats`],
+    ["entropy of the segmentations", `${answer.entropy.toFixed(2)} nats`],
   ];
   if (answer.unknown_characters) parts.push(["unknown characters", String(answer.unknown_characters)]);
   const list = element("dl", { class: "facts" });
@@ -70,13 +70,13 @@ function sourceLine(answer, plain) {
   answer.source_words.forEach((pieces, index) => {
     const recut = plain && !same(pieces, plain.source_words[index]);
     const word = element("span", { class: recut ? "word differs" : "word" }, piecesOf(pieces, "source"));
-    if (recut) word.append(element("b", { class: "differs-sign" }, "≠"), element("span", { class: "hidden" }, "cut otherwise"));
+    if (recut) word.append(element("b", { class: "differs-sign" }, "≠"), element("span", { class: "hidden" }, "segmented differently"));
     line.append(word, " ");
   });
   return line;
 }
 
-/** Words one after the other, each with its two cuts one below the other. */
+/** Words one after the other, each with its two segmentations one below the other. */
 function gloss(answer) {
   const list = element("ol", { class: "gloss", dir: direction(answer.normalized) });
   const names = element("li", { class: "names", "aria-hidden": "true" });
@@ -97,8 +97,8 @@ function gloss(answer) {
 function recutInWords(answer, plain) {
   const recut = answer.source_words.filter((pieces, index) => !same(pieces, plain.source_words[index])).length;
   return (
-    `${recut} of ${plural(answer.source_words.length, "source word")} cut otherwise; ` +
-    `${changedWords(answer, plain).length} of ${plural(answer.words.length, "target word")} cut otherwise.`
+    `${recut} of ${plural(answer.source_words.length, "source word")} segmented differently; ` +
+    `${changedWords(answer, plain).length} of ${plural(answer.words.length, "target word")} segmented differently.`
   );
 }
 
@@ -106,7 +106,7 @@ function changedWords(answer, plain) {
   return answer.words.flatMap((word, index) => (same(word.best, plain.words[index].best) ? [] : [index]));
 }
 
-/** What the re-cut source changes in the target. */
+/** What the re-segmented source changes in the target. */
 function changes(answer, plain) {
   const changed = changedWords(answer, plain);
   const shift = largestShift(answer.words, plain.words);
@@ -140,7 +140,7 @@ function wordTable(titles, answers, indices) {
       return element("td", {}, piecesOf(word.best, "best"), element("span", { class: "note" }, ` p ${probability(word.best_probability)}`));
     }),
   ]);
-  return table(["Word", ...titles], rows, "Words cut differently");
+  return table(["Word", ...titles], rows, "Words segmented differently");
 }
 
 function lattices(words) {
@@ -169,7 +169,7 @@ function cutTable(answer) {
     const share = element("td", { class: "number" }, bar(cut.probability), probability(cut.probability));
     return [element("th", { scope: "row" }, String(rank + 1)), line, share, element("td", { class: "number" }, number(cut.score))];
   });
-  return table(["Rank", "Cut", "Probability", "Score"], rows, "Most probable cuts");
+  return table(["Rank", "Segmentation", "Probability", "Score"], rows, "Most probable segmentations");
 }
 
 function bar(share) {
