@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from dpe.lattice.lattice import LatticeBuilder
 from dpe.model.batch_order import batches_by_length, epoch_batches, prefetch, shard
 from dpe.model.batching import (
+    CharacterIds,
     MixedCollator,
     MixedExample,
     TranslationExample,
     collate_translation,
 )
-from dpe.model.mixed import CharacterIds
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER, split_words
 from tests.vocabularies import make_vocabulary

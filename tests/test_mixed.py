@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpe.model.mixed import BEGIN_CHARACTER, FIRST_CHARACTER, PAD_CHARACTER, MixedTransformer
+from dpe.model.batching import BEGIN_CHARACTER, FIRST_CHARACTER, PAD_CHARACTER
+from dpe.model.mixed import MixedTransformer
 from dpe.model.transformer import TransformerSettings
 
 PAD, BOS, EOS = 0, 2, 3

@@ -19,6 +19,7 @@ import torch
 from dpe.errors import UserError
 from dpe.model.checkpoint import load_tensors
 from dpe.model.mixed import MixedTransformer
+from dpe.model.settings import ModelSettings
 from dpe.progress import Progress
 from dpe.segmenter.training import SegmenterTask
 from dpe.text.segmenters import OwnCut
@@ -26,7 +27,6 @@ from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
 from dpe.training.log import read_curve
 from dpe.training.processes import Processes, Session
-from dpe.training.settings import ModelSettings
 from dpe.training.state import KeptWeights, Position
 from dpe.training.trainer import Trainer
 from tests.segmenters import SMALLEST, TARGETS, UPDATES, train

@@ -12,8 +12,8 @@ import typer
 from dpe.choices import BleuTokens, PresetName
 from dpe.errors import UserError
 from dpe.files import Stamp, is_standard_stream
+from dpe.model.settings import ModelSettings
 from dpe.settings import parse_override
-from dpe.training.settings import ModelSettings
 
 if TYPE_CHECKING:
     from dpe.training.processes import Session

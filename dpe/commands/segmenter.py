@@ -38,10 +38,10 @@ from dpe.commands.options import (
     training_session,
 )
 from dpe.errors import UserError
+from dpe.model.settings import from_preset
 from dpe.progress import Progress
 from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings, SegmentSettings
 from dpe.settings import changed
-from dpe.training.settings import from_preset
 
 if TYPE_CHECKING:
     from dpe.corpus_run.run import Answerer

@@ -36,8 +36,8 @@ from dpe.commands.options import (
     setting_option,
     training_session,
 )
+from dpe.model.settings import from_preset
 from dpe.progress import Progress
-from dpe.training.settings import from_preset
 from dpe.translator.settings import TRANSLATOR_PRESETS, Search, TranslatorSettings
 
 TranslatorDirectory = Annotated[

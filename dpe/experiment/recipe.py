@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Literal
 from dpe.choices import BleuTokens, Normalization
 from dpe.errors import UserError
 from dpe.experiment.systems import SegmenterName, System
+from dpe.model.settings import from_preset
 from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings
 from dpe.settings import Settings, build, changed, checked, merged, nearest, parse_override, setting
-from dpe.training.settings import from_preset
 from dpe.translator.settings import TRANSLATOR_PRESETS, Search, TranslatorSettings
 
 LANGUAGE = "{language}"

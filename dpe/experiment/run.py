@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpe.errors import UserError
 from dpe.evaluation.tables import Table, plain
@@ -18,13 +18,15 @@ from dpe.experiment.artifacts import Artifacts, Stage, State, write_json
 from dpe.experiment.outputs import EXAMPLES
 from dpe.experiment.recipe import Recipe, recipe_json
 from dpe.experiment.results import PLAN, RECIPE, RESULTS, write_results
-from dpe.experiment.stages import Experiment
 from dpe.experiment.systems import SEGMENTER_TITLES, SYSTEMS
 from dpe.experiment.tables import paper_tables
 from dpe.files import whole_text_file
 from dpe.progress import Progress, duration
 from dpe.settings import nearest
 from dpe.store import key_of, lock, try_lock
+
+if TYPE_CHECKING:
+    from dpe.experiment.stages import Experiment
 
 TABLE = "table.txt"
 _LOCKS = ".locks"  # a directory of the run

@@ -51,12 +51,11 @@ from dpe.experiment.texts import (
     vocabulary_path,
 )
 from dpe.model.checkpoint import CURVE, MODEL, SETTINGS, VOCABULARY
-from dpe.model.settings import model_settings
+from dpe.model.settings import ModelSettings, model_settings
 from dpe.segmenter.training import train_segmenter
 from dpe.settings import build, changed
 from dpe.text.vocabulary import VocabularySettings
 from dpe.training.processes import Session
-from dpe.training.settings import ModelSettings
 from dpe.training.state import Position
 from dpe.translator.settings import Search
 from dpe.translator.training import train_translator

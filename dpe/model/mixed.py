@@ -4,45 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpe.model.attention import key_mask
+from dpe.model.batching import PAD_CHARACTER, CharacterIds
 from dpe.model.edge_scores import DEFAULT_THRESHOLD, edge_scores
-from dpe.model.settings import TransformerSettings
 from dpe.model.transformer import Decoder, Encoder, embedding
 
 if TYPE_CHECKING:
+    from dpe.model.settings import TransformerSettings
     from dpe.text.vocabulary import Vocabulary
-
-# The characters of the vocabulary follow from FIRST_CHARACTER on, in its order.
-PAD_CHARACTER = 0
-BEGIN_CHARACTER = 1
-UNKNOWN_CHARACTER = 2
-FIRST_CHARACTER = 3
-
-
-class CharacterIds:
-    """Ids of the characters that the mixed model reads: padding, begin, unknown, then the vocabulary's."""
-
-    pad, begin, unknown = PAD_CHARACTER, BEGIN_CHARACTER, UNKNOWN_CHARACTER
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._codes = _code_points("".join(vocabulary.characters))  # sorted, as the characters are
-
-    def __len__(self) -> int:
-        return len(self._codes) + FIRST_CHARACTER
-
-    def encode(self, text: str) -> NDArray[np.int64]:
-        """One id per code point of the text."""
-        codes = _code_points(text)
-        found = np.searchsorted(self._codes, codes).clip(max=len(self._codes) - 1)
-        return np.where(self._codes[found] == codes, found + FIRST_CHARACTER, self.unknown)
-
-
-def _code_points(text: str) -> NDArray[np.uint32]:
-    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
 
 
 class MixedTransformer(nn.Module):

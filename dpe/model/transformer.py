@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,9 @@ from torch import Tensor, nn
 
 from dpe.model.attention import CrossAttention, DecoderCache, LayerCache, SelfAttention
 from dpe.model.fast_layers import Linear, add_dropped
-from dpe.model.settings import TransformerSettings
+
+if TYPE_CHECKING:
+    from dpe.model.settings import TransformerSettings
 
 
 class Positions(nn.Module):

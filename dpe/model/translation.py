@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpe.model.attention import DecoderCache, key_mask
-from dpe.model.settings import TransformerSettings
 from dpe.model.transformer import Decoder, Encoder, embedding
 
 if TYPE_CHECKING:
+    from dpe.model.settings import TransformerSettings
     from dpe.text.vocabulary import Vocabulary
 
 

@@ -9,14 +9,17 @@ no other cut can reach it. A trained model is asked about a third of the positio
 from __future__ import annotations
 
 from itertools import count
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from dpe.lattice import dynamic_program
 from dpe.lattice.dynamic_program import Cuts
-from dpe.lattice.lattice import Bucket, LatticeBatch
-from dpe.model.mixed import MixedTransformer
+
+if TYPE_CHECKING:
+    from dpe.lattice.lattice import Bucket, LatticeBatch
+    from dpe.model.mixed import MixedTransformer
 
 _ROUNDS = 5  # then all positions of the words that are left are looked at
 _LONGEST_WORD = 64  # a longer one, with its many cuts, would take many rounds

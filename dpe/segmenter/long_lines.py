@@ -10,13 +10,14 @@ exactly the best one under these scores, also for one word of 50,000 characters.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from dpe.model.batching import MixedBatch, MixedExample
-from dpe.model.mixed import MixedTransformer
+if TYPE_CHECKING:
+    from dpe.model.batching import MixedBatch, MixedExample
+    from dpe.model.mixed import MixedTransformer
 
 LONGEST = 2_000  # characters, or source pieces, that the model reads at once
 CONTEXT = 1_000  # characters that a window's decoder reads before it

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,17 +17,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpe.lattice import dynamic_program
-from dpe.lattice.dynamic_program import Cuts
-from dpe.lattice.lattice import Bucket, LatticeBatch
 from dpe.lattice.n_best import sentence_n_best
-from dpe.model.batching import MixedCollator, MixedExample
-from dpe.model.mixed import MixedTransformer
 from dpe.segmenter.answers import Posterior, WordPosterior
 from dpe.segmenter.lazy_best import PositionScores, lazy_best
 from dpe.segmenter.long_lines import is_long, long_line_scores
-from dpe.segmenter.settings import SegmentSettings
 from dpe.text.draws import Draw
-from dpe.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from dpe.lattice.dynamic_program import Cuts
+    from dpe.lattice.lattice import Bucket, LatticeBatch
+    from dpe.model.batching import MixedCollator, MixedExample
+    from dpe.model.mixed import MixedTransformer
+    from dpe.segmenter.settings import SegmentSettings
+    from dpe.text.vocabulary import Vocabulary
 
 _CELLS_AT_ONCE = 4_000_000  # of the n-best tables and of the draws: tens of megabytes
 

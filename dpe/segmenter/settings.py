@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpe.choices import CutMode
+from dpe.model.settings import ModelSettings
 from dpe.settings import Settings, setting
-from dpe.training.settings import ModelSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from dpe.progress import Progress, duration
 from dpe.training.task import bits_of
 
 if TYPE_CHECKING:
-    from dpe.training.settings import ModelSettings
+    from dpe.model.settings import ModelSettings
     from dpe.training.state import Position
     from dpe.training.task import Task
 

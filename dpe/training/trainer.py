@@ -24,13 +24,13 @@ from dpe.files import remove_leftovers
 from dpe.model.batch_order import prefetch, shard
 from dpe.model.checkpoint import MODEL, Identified, average_weights, put_weights, write_settings
 from dpe.model.device import keep_freed_memory
+from dpe.model.settings import ModelSettings
 from dpe.progress import QUIET, Progress
 from dpe.store import try_lock
 from dpe.text.draws import torch_seed
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.log import TrainingLog
 from dpe.training.processes import Processes, Session
-from dpe.training.settings import ModelSettings
 from dpe.training.state import KeptWeights, Position, load_position, save_position
 from dpe.training.task import Task, bits_of
 

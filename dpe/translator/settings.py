@@ -7,8 +7,8 @@ from math import inf
 
 from dpe.choices import SEGMENTER_METHODS, BleuTokens, SourceMethod, TargetMethod
 from dpe.errors import UserError
+from dpe.model.settings import ModelSettings
 from dpe.settings import Settings, setting
-from dpe.training.settings import ModelSettings
 
 BATCH_TOKENS = 1_000
 
