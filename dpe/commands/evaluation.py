@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 OutDirectory = Annotated[
     Path | None,
     typer.Option(
-        "--out",
-        metavar="DIR",
-        help="Also write the numbers (COMMAND.json) and any figures (PNG, SVG) here.",
+        "--out", metavar="DIR", help="Also write the numbers (COMMAND.json) and any figures (PNG, SVG) here."
     ),
 ]
 Format = Annotated[
@@ -102,8 +100,7 @@ def compare(
     ] = None,
     format: Format = None,
     vocab_size: Annotated[
-        int | None,
-        typer.Option(min=2, help="|V| of the Renyi efficiency. [default: the pieces that occur]"),
+        int | None, typer.Option(min=2, help="|V| of the Renyi efficiency. [default: the pieces that occur]")
     ] = None,
     json: AsJson = False,
     markdown: AsMarkdown = False,

@@ -31,8 +31,7 @@ def _of_preset(name: str) -> Any:
 
 VocabularyFile = Annotated[Path, typer.Option("--vocab", metavar="FILE", help="A SentencePiece model.")]
 InputFile = Annotated[
-    Path | None,
-    typer.Argument(metavar="FILE", help="Text, plain, .gz or .xz; standard input if absent."),
+    Path | None, typer.Argument(metavar="FILE", help="Text, plain, .gz or .xz; standard input if absent.")
 ]
 OutFile = Annotated[
     Path | None,

@@ -174,8 +174,7 @@ def segment(
     seed: DrawSeed = 1,
     epoch: Epoch = 0,
     format: Annotated[
-        CutFormat,
-        typer.Option(help="Output format; several segmentations of a line are separated by tabs."),
+        CutFormat, typer.Option(help="Output format; several segmentations of a line are separated by tabs.")
     ] = "pieces",
     batch_characters: BatchCharacters = 4_000,
     workers: Workers = None,

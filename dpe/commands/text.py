@@ -98,8 +98,7 @@ def vocab(
         typer.Option(help="nfkc folds compatible characters; identity keeps the text as it is."),
     ] = "nfkc",
     character_coverage: Annotated[
-        float,
-        typer.Option(help="Share of characters that become pieces; the rest is unknown."),
+        float, typer.Option(help="Share of characters that become pieces; the rest is unknown.")
     ] = 1.0,
     protect: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Strings, one a line, that are always one piece.")

@@ -65,9 +65,7 @@ def training_counts(vocabulary: Path, texts: Texts) -> Counter[str]:
 def write_examples(directory: Path, plain: Path, counts: Mapping[str, int], split: Split) -> dict[str, Any]:
     """The most frequent words that two segmenters segment differently (the paper's table 4)."""
     found = compare_files(
-        plain / pieces_file(split),
-        directory / pieces_file(split),
-        train_counts=counts,
+        plain / pieces_file(split), directory / pieces_file(split), train_counts=counts
     ).comparison
     write_json(directory / EXAMPLES, [asdict(word) for word in found.top])
     return {
@@ -105,11 +103,7 @@ def write_scores(directory: Path, translations: Path, texts: Texts, tokenize: st
 
 
 def write_tests(
-    directory: Path,
-    translations: Sequence[Path],
-    baseline: Sequence[Path],
-    texts: Texts,
-    tokenize: str,
+    directory: Path, translations: Sequence[Path], baseline: Sequence[Path], texts: Texts, tokenize: str
 ) -> dict[str, Any]:
     """Paired bootstrap on the test text: of one seed, or of the means of several."""
     reference = _reference("test", texts)

@@ -81,8 +81,7 @@ def corpus_files(recipe: Recipe) -> tuple[Path, ...]:
     """The files of the corpus, all of which must exist."""
     names = [name for name in (*recipe.corpus.train, recipe.corpus.dev, recipe.corpus.test) if name]
     return _found(
-        recipe,
-        [recipe.file(name, language) for name in names for language in (recipe.source, recipe.target)],
+        recipe, [recipe.file(name, language) for name in names for language in (recipe.source, recipe.target)]
     )
 
 

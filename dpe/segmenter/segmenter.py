@@ -17,13 +17,7 @@ from dpe.errors import UserError
 from dpe.files import file_hash
 from dpe.model.batch_order import batches_by_length
 from dpe.model.batching import MixedCollator, MixedExample, mixed_example
-from dpe.model.checkpoint import (
-    MODEL,
-    VOCABULARY,
-    load_vocabulary,
-    load_weights,
-    read_settings,
-)
+from dpe.model.checkpoint import MODEL, VOCABULARY, load_vocabulary, load_weights, read_settings
 from dpe.model.device import choose_device
 from dpe.model.mixed import MixedTransformer
 from dpe.model.settings import model_settings

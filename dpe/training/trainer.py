@@ -62,12 +62,7 @@ class Trainer:
     """Trains a task in a directory, resuming what is there."""
 
     def __init__(
-        self,
-        task: Task,
-        settings: ModelSettings,
-        directory: Path,
-        session: Session,
-        processes: Processes,
+        self, task: Task, settings: ModelSettings, directory: Path, session: Session, processes: Processes
     ) -> None:
         self.task, self.settings, self.directory = task, settings, directory
         self.save_seconds, self.processes = session.save_seconds, processes
@@ -130,10 +125,7 @@ class Trainer:
 
     def _finished(self) -> bool:
         position, settings = self.position, self.settings
-        scored = position.scored_at in (
-            position.step,
-            None,
-        )  # or killed before it was scored
+        scored = position.scored_at in (position.step, None)  # or killed before it was scored
         return (
             (settings.epochs is not None and position.epoch >= settings.epochs)
             or (settings.steps is not None and position.step >= settings.steps and scored)

@@ -15,13 +15,7 @@ import ctranslate2
 from dpe.errors import UserError
 from dpe.files import file_hash, temporary_cache, whole_directory
 from dpe.machine import cores
-from dpe.model.checkpoint import (
-    MODEL,
-    VOCABULARY,
-    load_vocabulary,
-    load_weights,
-    read_settings,
-)
+from dpe.model.checkpoint import MODEL, VOCABULARY, load_vocabulary, load_weights, read_settings
 from dpe.model.settings import model_settings
 from dpe.model.translation import TranslationTransformer
 from dpe.store import make_once
@@ -87,12 +81,7 @@ class Translator:
     ) -> str: ...
     @overload
     def translate(
-        self,
-        source: Strings,
-        *,
-        beam: int = 5,
-        length_penalty: float = 1.0,
-        batch_tokens: int = BATCH_TOKENS,
+        self, source: Strings, *, beam: int = 5, length_penalty: float = 1.0, batch_tokens: int = BATCH_TOKENS
     ) -> list[str]: ...
     def translate(
         self,
