@@ -5,70 +5,47 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dpe.errors import UserError
+from dpe.errors import UserError as UserError
 
 if TYPE_CHECKING:
-    from dpe.progress import Progress
-    from dpe.segmenter.answers import Posterior, Score, Segmentation
-    from dpe.segmenter.segmenter import OnTheFly, Segmenter, TrainingPair
-    from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings
-    from dpe.segmenter.training import train_segmenter
-    from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
-    from dpe.training.processes import Session
-    from dpe.translator.settings import TRANSLATOR_PRESETS, Search, TranslatorSettings
-    from dpe.translator.training import train_translator
-    from dpe.translator.translator import Translation, Translator
+    from dpe.progress import Progress as Progress
+    from dpe.segmenter.answers import Posterior as Posterior
+    from dpe.segmenter.answers import Score as Score
+    from dpe.segmenter.answers import Segmentation as Segmentation
+    from dpe.segmenter.segmenter import OnTheFly as OnTheFly
+    from dpe.segmenter.segmenter import Segmenter as Segmenter
+    from dpe.segmenter.segmenter import TrainingPair as TrainingPair
+    from dpe.segmenter.settings import SEGMENTER_PRESETS as SEGMENTER_PRESETS
+    from dpe.segmenter.settings import SegmenterSettings as SegmenterSettings
+    from dpe.segmenter.training import train_segmenter as train_segmenter
+    from dpe.text.vocabulary import Vocabulary as Vocabulary
+    from dpe.text.vocabulary import VocabularySettings as VocabularySettings
+    from dpe.text.vocabulary import learn_vocabulary as learn_vocabulary
+    from dpe.training.processes import Session as Session
+    from dpe.translator.settings import TRANSLATOR_PRESETS as TRANSLATOR_PRESETS
+    from dpe.translator.settings import Search as Search
+    from dpe.translator.settings import TranslatorSettings as TranslatorSettings
+    from dpe.translator.training import train_translator as train_translator
+    from dpe.translator.translator import Translation as Translation
+    from dpe.translator.translator import Translator as Translator
 
 __version__ = "0.1.0"
 
 # Imported when they are asked for, so that `import dpe` and `dpe --help` do not wait for torch.
-_WHERE = {
-    "Progress": "dpe.progress",
-    "Posterior": "dpe.segmenter.answers",
-    "Score": "dpe.segmenter.answers",
-    "Segmentation": "dpe.segmenter.answers",
-    "OnTheFly": "dpe.segmenter.segmenter",
-    "Segmenter": "dpe.segmenter.segmenter",
-    "TrainingPair": "dpe.segmenter.segmenter",
-    "SEGMENTER_PRESETS": "dpe.segmenter.settings",
-    "SegmenterSettings": "dpe.segmenter.settings",
-    "train_segmenter": "dpe.segmenter.training",
-    "Vocabulary": "dpe.text.vocabulary",
-    "VocabularySettings": "dpe.text.vocabulary",
-    "learn_vocabulary": "dpe.text.vocabulary",
-    "Session": "dpe.training.processes",
-    "TRANSLATOR_PRESETS": "dpe.translator.settings",
-    "Search": "dpe.translator.settings",
-    "TranslatorSettings": "dpe.translator.settings",
-    "train_translator": "dpe.translator.training",
-    "Translation": "dpe.translator.translator",
-    "Translator": "dpe.translator.translator",
+_NAMES = {
+    "dpe.progress": ("Progress",),
+    "dpe.segmenter.answers": ("Posterior", "Score", "Segmentation"),
+    "dpe.segmenter.segmenter": ("OnTheFly", "Segmenter", "TrainingPair"),
+    "dpe.segmenter.settings": ("SEGMENTER_PRESETS", "SegmenterSettings"),
+    "dpe.segmenter.training": ("train_segmenter",),
+    "dpe.text.vocabulary": ("Vocabulary", "VocabularySettings", "learn_vocabulary"),
+    "dpe.training.processes": ("Session",),
+    "dpe.translator.settings": ("TRANSLATOR_PRESETS", "Search", "TranslatorSettings"),
+    "dpe.translator.training": ("train_translator",),
+    "dpe.translator.translator": ("Translation", "Translator"),
 }
-
-__all__ = [
-    "SEGMENTER_PRESETS",
-    "TRANSLATOR_PRESETS",
-    "OnTheFly",
-    "Posterior",
-    "Progress",
-    "Score",
-    "Search",
-    "Segmentation",
-    "Segmenter",
-    "SegmenterSettings",
-    "Session",
-    "TrainingPair",
-    "Translation",
-    "Translator",
-    "TranslatorSettings",
-    "UserError",
-    "Vocabulary",
-    "VocabularySettings",
-    "__version__",
-    "learn_vocabulary",
-    "train_segmenter",
-    "train_translator",
-]
+_WHERE = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = ["UserError", "__version__", *_WHERE]  # noqa: PLE0604  (all are strings)
 
 
 def __dir__() -> list[str]:

@@ -20,8 +20,17 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (text, segmenter, translator, evaluation, experiment, explore):
-    module.register(app)
+# In the order in which one uses them; the name of a command is its function's, with hyphens.
+COMMANDS = (
+    *(text.demo_corpus, text.clean, text.vocab, text.pieces, text.encode, text.decode),
+    *(segmenter.train_segmenter, segmenter.segment, segmenter.score),
+    *(translator.train_translator, translator.translate, translator.export),
+    *(evaluation.evaluate, evaluation.compare, evaluation.morphology, evaluation.diagnose),
+    *(experiment.run, experiment.table, experiment.show, experiment.report),
+    explore.explore,
+)
+for command in COMMANDS:
+    app.command()(command)
 
 _STOPPED = 130
 _ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # options of `dpe` that may stand behind the command too

@@ -40,14 +40,6 @@ TrainCounts = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line."""
-    app.command("evaluate")(evaluate)
-    app.command("compare")(compare)
-    app.command("morphology")(morphology)
-    app.command("diagnose")(diagnose)
-
-
 def evaluate(
     context: typer.Context,
     *,

@@ -12,14 +12,6 @@ from dpe.errors import UserError
 from dpe.progress import Progress
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line."""
-    app.command("run")(run)
-    app.command("table")(table)
-    app.command("show")(show)
-    app.command("report")(report)
-
-
 def run(
     context: typer.Context,
     *,

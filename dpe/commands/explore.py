@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 _EXAMPLES = 12
 
 
-def register(app: typer.Typer) -> None:
-    """Add this command to the command line."""
-    app.command("explore")(explore)
-
-
 def explore(
     context: typer.Context,
     *,

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from dpe.choices import BleuTokens, PresetName
 from dpe.errors import UserError
 from dpe.files import Stamp, is_standard_stream
-from dpe.model.settings import ModelSettings
+from dpe.model.settings import ModelSettings, from_preset
 from dpe.settings import parse_override
 
 if TYPE_CHECKING:
     from dpe.training.processes import Session
+
+
+Model = TypeVar("Model", bound=ModelSettings)
 
 
 def setting_option(cls: type[Any], name: str, *flags: str, more: str = "") -> Any:
@@ -82,12 +85,19 @@ Changes = Annotated[
 ]
 
 
-def given_settings(options: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """The settings that a user gave: options that are not None, then `--set`."""
+def given_settings(
+    context: typer.Context, presets: dict[str, Model], changes: Sequence[str], **other: Any
+) -> Model:
+    """The settings of a training: a preset, then the options that are settings, `other` ones, then `--set`.
+
+    An option belongs to the setting of its name.
+    """
+    names = {"preset", *(field.name for field in fields(presets["small"]))}
+    options = {name: value for name, value in context.params.items() if name in names} | other
     given = {name: value for name, value in options.items() if value is not None}
     for change in changes:
         given |= parse_override(change)
-    return given
+    return from_preset(presets, given, f"dpe {context.info_name}")
 
 
 def training_session(

@@ -38,7 +38,6 @@ from dpe.commands.options import (
     training_session,
 )
 from dpe.errors import UserError
-from dpe.model.settings import from_preset
 from dpe.progress import Progress
 from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings, SegmentSettings
 from dpe.settings import changed
@@ -75,13 +74,6 @@ Workers = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Start over, whatever is in --out.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line."""
-    app.command("train-segmenter")(train_segmenter)
-    app.command("segment")(segment)
-    app.command("score")(score)
 
 
 def train_segmenter(
@@ -132,22 +124,6 @@ def train_segmenter(
         raise UserError("--no-source trains a model of the target alone; leave the source files out.")
     if not no_source and (source is None or dev_source is None):
         raise UserError("Give --source and --dev-source, or --no-source for a model of the target alone.")
-    options = {
-        "preset": preset,
-        "epochs": epochs,
-        "steps": steps,
-        "batch": batch_characters,
-        "accumulate": accumulate,
-        "learning_rate": learning_rate,
-        "warmup": warmup,
-        "dropout": dropout,
-        "source_dropout": source_dropout,
-        "seed": seed,
-        "bf16": bf16,
-        "average": average,
-        "patience": patience,
-        "source": False if no_source else None,
-    }
     train(
         out,
         vocabulary=vocab,
@@ -155,7 +131,13 @@ def train_segmenter(
         target=target,
         dev_source=dev_source,
         dev_target=dev_target,
-        settings=from_preset(SEGMENTER_PRESETS, given_settings(options, changes), "dpe train-segmenter"),
+        settings=given_settings(
+            context,
+            SEGMENTER_PRESETS,
+            changes,
+            batch=batch_characters,
+            source=False if no_source else None,
+        ),
         session=training_session(context, device=device, threads=threads, save_minutes=save_minutes),
     )
 

@@ -15,16 +15,6 @@ from dpe.errors import UserError
 from dpe.progress import Progress
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line, in the order in which one uses them."""
-    app.command("demo-corpus")(demo_corpus)
-    app.command("clean")(clean)
-    app.command("vocab")(vocab)
-    app.command("pieces")(pieces)
-    app.command("encode")(encode)
-    app.command("decode")(decode)
-
-
 def demo_corpus(
     context: typer.Context,
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -36,7 +36,6 @@ from dpe.commands.options import (
     setting_option,
     training_session,
 )
-from dpe.model.settings import from_preset
 from dpe.progress import Progress
 from dpe.translator.settings import TRANSLATOR_PRESETS, Search, TranslatorSettings
 
@@ -45,11 +44,31 @@ TranslatorDirectory = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line."""
-    app.command("train-translator")(train_translator)
-    app.command("translate")(translate)
-    app.command("export")(export)
+SegmenterOfTargets = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="A directory that train-segmenter made, for dpe and dpe-fixed."),
+]
+Cuts = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where the segmenter's targets are kept; translators may share it. [default: OUT/cuts]",
+    ),
+]
+CutWorkers = Annotated[
+    int | None, typer.Option(min=1, help="Processes that segment. [default: one per core; 1 on a GPU]")
+]
+Moses = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        metavar="LANG LANG",
+        help="The text is tokenised by Moses' rules for these languages; translate does it by itself.",
+    ),
+]
+
+
+def _setting(name: str, default: object = "the preset's") -> Any:
+    return setting_option(TranslatorSettings, name, more=f" [default: {default}]")
 
 
 def train_translator(
@@ -63,48 +82,23 @@ def train_translator(
     out: ModelOut,
     source_method: Annotated[SourceMethod, setting_option(TranslatorSettings, "source_method")] = "bpe",
     target_method: Annotated[TargetMethod, setting_option(TranslatorSettings, "target_method")] = "bpe",
-    segmenter: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="A directory that train-segmenter made, for dpe and dpe-fixed."),
-    ] = None,
-    bpe_dropout: Annotated[
-        float | None, setting_option(TranslatorSettings, "bpe_dropout", more=" [default: 0.05]")
-    ] = None,
-    unigram_alpha: Annotated[
-        float | None, setting_option(TranslatorSettings, "unigram_alpha", more=" [default: 0.2]")
-    ] = None,
-    target_sampling: Annotated[float | None, setting_option(TranslatorSettings, "target_sampling")] = None,
-    cuts: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where the segmenter's targets are kept; translators may share it. [default: OUT/cuts]",
-        ),
-    ] = None,
-    cut_workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that segment. [default: one per core; 1 on a GPU]")
-    ] = None,
-    moses: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            metavar="LANG LANG",
-            help="The text is tokenised by Moses' rules for these languages; translate does it by itself.",
-        ),
-    ] = None,
-    bleu_tokenize: Annotated[BleuTokens | None, setting_option(TranslatorSettings, "bleu_tokenize")] = None,
+    segmenter: SegmenterOfTargets = None,
+    bpe_dropout: Annotated[float | None, _setting("bpe_dropout", 0.05)] = None,
+    unigram_alpha: Annotated[float | None, _setting("unigram_alpha", 0.2)] = None,
+    target_sampling: Annotated[float | None, _setting("target_sampling", "the best")] = None,
+    cuts: Cuts = None,
+    cut_workers: CutWorkers = None,
+    moses: Moses = None,
+    bleu_tokenize: Annotated[BleuTokens | None, _setting("bleu_tokenize", "13a")] = None,
     preset: Preset = "small",
     epochs: Epochs = None,
     steps: Steps = None,
-    batch_tokens: Annotated[
-        int | None, setting_option(TranslatorSettings, "batch", more=" [default: the preset's]")
-    ] = None,
+    batch_tokens: Annotated[int | None, _setting("batch")] = None,
     accumulate: Accumulate = None,
     learning_rate: LearningRate = None,
     warmup: Warmup = None,
     dropout: Dropout = None,
-    label_smoothing: Annotated[
-        float | None, setting_option(TranslatorSettings, "label_smoothing", more=" [default: 0.1]")
-    ] = None,
+    label_smoothing: Annotated[float | None, _setting("label_smoothing", 0.1)] = None,
     seed: TrainingSeed = None,
     bf16: Bf16 = None,
     average: Average = None,
@@ -125,28 +119,6 @@ def train_translator(
     """
     from dpe.translator.training import train_translator as train
 
-    options = {
-        "preset": preset,
-        "source_method": source_method,
-        "target_method": target_method,
-        "bpe_dropout": bpe_dropout,
-        "unigram_alpha": unigram_alpha,
-        "target_sampling": target_sampling,
-        "moses": moses,
-        "bleu_tokenize": bleu_tokenize,
-        "epochs": epochs,
-        "steps": steps,
-        "batch": batch_tokens,
-        "accumulate": accumulate,
-        "learning_rate": learning_rate,
-        "warmup": warmup,
-        "dropout": dropout,
-        "label_smoothing": label_smoothing,
-        "seed": seed,
-        "bf16": bf16,
-        "average": average,
-        "patience": patience,
-    }
     train(
         out,
         vocabulary=vocab,
@@ -156,7 +128,7 @@ def train_translator(
         dev_target=dev_target,
         segmenter=segmenter,
         cuts=cuts,
-        settings=from_preset(TRANSLATOR_PRESETS, given_settings(options, changes), "dpe train-translator"),
+        settings=given_settings(context, TRANSLATOR_PRESETS, changes, batch=batch_tokens),
         session=training_session(
             context, device=device, threads=threads, save_minutes=save_minutes, workers=cut_workers
         ),
