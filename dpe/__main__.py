@@ -9,8 +9,12 @@ import sys
 
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2, Ctrl-C is 130."""
-    _open_closed_streams()
-    _write_utf8()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # the shell has closed it (`>&-`)
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # UTF-8 in any locale; other bytes in file names are escaped
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         from dpe.cli import run  # noqa: PLC0415  (an interrupt while modules load is caught here)
 
@@ -19,20 +23,6 @@ def main() -> None:
         os._exit(130)
     exec("")  # else Python ends by signal, whatever the code, if the last exec of a string was interrupted
     sys.exit(code)
-
-
-def _open_closed_streams() -> None:
-    """Where the shell has closed a stream (`>&-`) Python has None, which nobody can write to."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
-
-
-def _write_utf8() -> None:
-    """Results are UTF-8 in any locale; bytes of a file's name that are not are shown as escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 if __name__ == "__main__":

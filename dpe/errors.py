@@ -6,3 +6,10 @@ class UserError(Exception):
 
     The command line prints the sentence and exits with code 2; nobody sees a traceback.
     """
+
+
+def refuse(*problems: tuple[object, str]) -> None:
+    """Raise the sentence of the first problem whose condition holds."""
+    for is_wrong, sentence in problems:
+        if is_wrong:
+            raise UserError(sentence)

@@ -235,7 +235,7 @@ def test_a_system_that_cannot_be_is_refused(tmp_path: Path, fields: str, says: s
         ("translator.bpe_dropout=7", "bpe_dropout is 7"),
         ("segmenter.source_dropout=nan", "source_dropout is nan"),
         ("decoding.beam=0", "beam is 0"),
-        ("seeds=[1, -1]", "seeds has -1"),
+        ("seeds=[1, -1]", "seeds has (1, -1)"),
         ("corpus.lines=-3", "lines is -3"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -189,11 +190,12 @@ def diagnose(
 
 
 def _warn_if_unsegmented(context: typer.Context, *texts: Path) -> None:
-    from dpe.evaluation.segmented_text import has_cuts
+    from dpe.evaluation.segmented_text import LINES_TO_DETECT, is_cut
+    from dpe.text.corpus import read_lines
 
     progress: Progress = context.obj
     for path in texts:
-        if not has_cuts(path):
+        if not any(map(is_cut, islice(read_lines(path), LINES_TO_DETECT))):
             progress.say(f"{path} seems not to be segmented: it has neither U+2581 nor @@")
 
 

@@ -138,13 +138,8 @@ def report(
 
     progress: Progress = context.obj
     path = out or run / REPORT
-    _refuse_file_of_run(path, run)
+    is_page = path.suffix in (".html", ".htm")  # an earlier page may go
+    if path.is_file() and not is_page and path.resolve().is_relative_to(run.resolve()):
+        raise UserError(f"{path} is a file of the run; give the report another name.")
     RunReport(run).write(path)
     progress.say(f"{path}: the report")
-
-
-def _refuse_file_of_run(out: Path, run: Path) -> None:
-    """Refuse to replace what the run made; an earlier page may go."""
-    is_page = out.suffix in (".html", ".htm")
-    if out.is_file() and not is_page and out.resolve().is_relative_to(run.resolve()):
-        raise UserError(f"{out} is a file of the run; give the report another name.")

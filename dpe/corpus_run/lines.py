@@ -26,7 +26,7 @@ import torch
 from dpe.choices import CutFormat
 from dpe.corpus_run.run import Answers, NumberedPairs
 from dpe.errors import UserError
-from dpe.segmenter.answers import Posterior, Score, WordPosterior, posterior_probability
+from dpe.segmenter.answers import Posterior, WordPosterior, posterior_probability
 from dpe.segmenter.scored_batch import Cut, ScoredBatch
 from dpe.segmenter.segmenter import Segmenter
 from dpe.segmenter.settings import SegmentSettings
@@ -81,9 +81,16 @@ class LineCutter(_LineReader):
         ]
 
     def _json(self, batch: ScoredBatch) -> list[str]:
-        describe = _describe_best if self._settings.mode == "best" else _describe_several
-        rows = zip(batch.cuts(self._settings), batch.posterior(), strict=True)
-        return [json.dumps(describe(*row), ensure_ascii=False) for row in rows]
+        lines = []
+        for cuts, posterior in zip(batch.cuts(self._settings), batch.posterior(), strict=True):
+            if self._settings.mode == "best":
+                about = _describe_best(cuts[0], posterior)
+            else:
+                about = {"cuts": [_describe_cut(cut, posterior) for cut in cuts]} | _describe_posterior(
+                    posterior
+                )
+            lines.append(json.dumps(about, ensure_ascii=False))
+        return lines
 
 
 def _refuse_tabs(batch: ScoredBatch) -> None:
@@ -106,16 +113,15 @@ class LineScorer(_LineReader):
             "characters": sum(score.characters for score in scores),
             "unknown": sum(score.unknown for score in scores),
         }
-        return Answers([_score_line(score) for score in scores], totals)
+        lines_out = [
+            f"{one.log_probability:.6f}\t{one.characters}\t{one.unknown}\t{one.bits_per_character:.6f}"
+            for one in scores
+        ]
+        return Answers(lines_out, totals)
 
 
-def _score_line(score: Score) -> str:
-    return f"{score.log_probability:.6f}\t{score.characters}\t{score.unknown}\t{score.bits_per_character:.6f}"
-
-
-def _describe_best(cuts: list[Cut], posterior: Posterior) -> dict[str, Any]:
-    """A sentence with its best cut, whole and word by word."""
-    (cut,) = cuts
+def _describe_best(cut: Cut, posterior: Posterior) -> dict[str, Any]:
+    """A sentence with its best segmentation, whole and word by word."""
     described = _describe_cut(cut, posterior) | _describe_posterior(posterior)
     pieces = pieces_by_word([word.word for word in posterior.words], cut.pieces)
     rows = zip(posterior.words, described["words"], pieces, cut.word_scores, strict=True)
@@ -123,11 +129,6 @@ def _describe_best(cuts: list[Cut], posterior: Posterior) -> dict[str, Any]:
         probability = posterior_probability(score, word.log_partition)
         about.update(_shortened({"score": score, "probability": probability}))
     return described
-
-
-def _describe_several(cuts: list[Cut], posterior: Posterior) -> dict[str, Any]:
-    """A sentence with several cuts."""
-    return {"cuts": [_describe_cut(cut, posterior) for cut in cuts]} | _describe_posterior(posterior)
 
 
 def _describe_cut(cut: Cut, posterior: Posterior) -> dict[str, Any]:

@@ -65,11 +65,6 @@ def detect_format(path: Path) -> SegmentedFormat:
     return "pieces" if most(MARKER in line for line in lines) else "subword-nmt"
 
 
-def has_cuts(path: Path) -> bool:
-    """Whether any of the first lines looks segmented."""
-    return any(map(is_cut, islice(read_lines(path), LINES_TO_DETECT)))
-
-
 def is_cut(line: str) -> bool:
     """Whether a line has a word marker or a joint, as segmented text has."""
     return MARKER in line or "@@ " in line

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from dpe.choices import BleuTokens, Normalization
-from dpe.errors import UserError
+from dpe.errors import UserError, refuse
 from dpe.experiment.systems import SegmenterName, System
 from dpe.model.settings import from_preset
 from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings
@@ -53,15 +53,19 @@ class CorpusFields(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         files = [*self.train, self.dev, self.test]
-        if (self.builtin_pairs is None) != (bool(self.train) and bool(self.dev and self.test)) or (
-            self.builtin_pairs is not None and any(files)
-        ):
-            raise UserError("corpus needs either builtin_pairs, or all of the files train, dev and test.")
-        for name in files:
-            if name and LANGUAGE not in name:
-                raise UserError(f"corpus names the file {name!r} without {LANGUAGE}, where its sides differ.")
-        if self.builtin_pairs is not None and (self.lines or self.max_ratio or self.moses):
-            raise UserError("lines, max_ratio and moses do not apply to the built-in corpus; leave them out.")
+        is_builtin = self.builtin_pairs is not None
+        named = next((name for name in files if name and LANGUAGE not in name), None)
+        refuse(
+            (
+                any(files) if is_builtin else not (self.train and self.dev and self.test),
+                "corpus needs either builtin_pairs, or all of the files train, dev and test.",
+            ),
+            (named, f"corpus names the file {named!r} without {LANGUAGE}, where its sides differ."),
+            (
+                is_builtin and (self.lines or self.max_ratio or self.moses),
+                "lines, max_ratio and moses do not apply to the built-in corpus; leave them out.",
+            ),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,18 +146,23 @@ class Recipe(Settings):
         names = [system.name for system in self.systems]
         lists: dict[str, Sequence[object]] = {"systems": names, "cut": self.cut, "seeds": self.seeds}
         for what, given in lists.items():
-            if not given and what != "seeds":
-                raise UserError(f"{what} must name at least one.")
-            if len(set(given)) < len(given):
-                raise UserError(f"{what} names one twice; leave one of them out.")
-        if self.vocabulary.text and self.corpus.moses:
-            raise UserError("vocabulary.text is read as it is; with corpus.moses = true leave it out.")
-        if min(self.seeds, default=0) < 0:
-            raise UserError(f"seeds has {min(self.seeds)}; a seed must be at least 0.")
-        if self.source == self.target:
-            raise UserError(f"source and target are both {self.source!r}; give two languages.")
-        if self.corpus.builtin_pairs and {self.source, self.target} != {"en", "fi"}:
-            raise UserError("The built-in corpus is English and Finnish; write en and fi for its sides.")
+            refuse(
+                (not given and what != "seeds", f"{what} must name at least one."),
+                (len(set(given)) < len(given), f"{what} names one twice; leave one of them out."),
+            )
+        is_finnish = {self.source, self.target} == {"en", "fi"}
+        refuse(
+            (
+                self.vocabulary.text and self.corpus.moses,
+                "vocabulary.text is read as it is; with corpus.moses = true leave it out.",
+            ),
+            (min(self.seeds, default=0) < 0, f"seeds has {self.seeds}; a seed must be at least 0."),
+            (self.source == self.target, f"source and target are both {self.source!r}; give two languages."),
+            (
+                self.corpus.builtin_pairs and not is_finnish,
+                "The built-in corpus is English and Finnish; write en and fi for its sides.",
+            ),
+        )
         self.segmenter_settings("mixed")  # which checks ranges
         for system in self.systems:
             self.translator_settings(system, 1)

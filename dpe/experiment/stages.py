@@ -42,12 +42,9 @@ from dpe.experiment.systems import SYSTEMS, SegmenterName, System
 from dpe.experiment.texts import (
     Texts,
     corpus_files,
-    corpus_settings,
+    found_files,
     make_corpus,
     make_vocabulary,
-    take_vocabulary,
-    vocabulary_files,
-    vocabulary_model,
     vocabulary_path,
 )
 from dpe.model.checkpoint import CURVE, MODEL, SETTINGS, VOCABULARY
@@ -78,7 +75,9 @@ class Experiment:
     @cached_property
     def corpus(self) -> Stage:
         recipe, texts = self.recipe, self.texts
-        settings = corpus_settings(recipe)
+        files = ("train", "dev", "test")
+        own = {key: value for key, value in changed(recipe.corpus).items() if key not in files}
+        settings = {"languages": [recipe.source, recipe.target], **own}
         defaults = {"max_tokens": 80, "moses": False}
 
         def is_same(recorded: Mapping[str, Any]) -> bool:
@@ -106,31 +105,28 @@ class Experiment:
         return {}
 
     def _vocabulary(self, type: VocabularyType) -> Stage:
-        fields, outside = self.recipe.vocabulary, vocabulary_files(self.recipe)
-        if (model := vocabulary_model(self.recipe)) and type == "bpe":
-            own = model
-            return Stage(
-                name="vocabularies/bpe",
-                settings={"model": "the user's own"},
-                needs=(self.corpus,),
-                files=(own,),
-                make=lambda directory: take_vocabulary(own, directory / VOCABULARY),
-                outputs=(VOCABULARY,),
-            )
-        text = outside or self.texts.prepared_pair("train")
+        recipe, fields = self.recipe, self.recipe.vocabulary
+        files = found_files(recipe, list(map(recipe.file, fields.text)))
         settings = VocabularySettings(
             size=fields.size,
             type=type,
             normalization=fields.normalization,
             character_coverage=fields.character_coverage,
         )
+        about, model = changed(settings), None
+        if fields.model and type == "bpe":
+            files = (model,) = found_files(recipe, [recipe.file(fields.model)])
+            about = {"model": "the user's own"}
+        text = files or self.texts.prepared_pair("train")
         return Stage(
             name=f"vocabularies/{type}",
-            settings=changed(settings),
-            same_settings=lambda recorded: build(VocabularySettings, recorded, "vocabulary") == settings,
+            settings=about,
+            same_settings=lambda recorded: (
+                recorded == about or changed(build(VocabularySettings, recorded, "vocabulary")) == about
+            ),
             needs=(self.corpus,),
-            files=outside,
-            make=lambda directory: make_vocabulary(text, settings, directory / VOCABULARY),
+            files=files,
+            make=lambda directory: make_vocabulary(model, text, settings, directory / VOCABULARY),
             outputs=(VOCABULARY,),
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dpe.choices import SEGMENTER_METHODS, SourceMethod, TargetMethod, VocabularyType
-from dpe.errors import UserError
+from dpe.errors import UserError, refuse
 from dpe.settings import build, changed, nearest
 from dpe.translator.settings import check_methods
 
@@ -27,14 +27,21 @@ class System:
     target_sampling: float | None = None  # sample targets at this temperature instead of taking the best
 
     def __post_init__(self) -> None:
-        if not self.name or not all(c.isascii() and (c.isalnum() or c in "-_") for c in self.name):
-            raise UserError(f"System name {self.name!r} must have ASCII letters, digits, '-' and '_' only.")
-        if (self.target in SEGMENTER_METHODS) != (self.segmenter is not None):
-            raise UserError(
-                f"System {self.name} needs a segmenter if, and only if, its target is dpe or dpe-fixed."
-            )
-        if (self.source == "unigram") != (self.target == "unigram"):
-            raise UserError(f"System {self.name} must have unigram on both sides or on none.")
+        plain = all(c.isascii() and (c.isalnum() or c in "-_") for c in self.name)
+        refuse(
+            (
+                not self.name or not plain,
+                f"System name {self.name!r} must have ASCII letters, digits, '-' and '_' only.",
+            ),
+            (
+                (self.target in SEGMENTER_METHODS) != (self.segmenter is not None),
+                f"System {self.name} needs a segmenter if, and only if, its target is dpe or dpe-fixed.",
+            ),
+            (
+                (self.source == "unigram") != (self.target == "unigram"),
+                f"System {self.name} must have unigram on both sides or on none.",
+            ),
+        )
         try:
             check_methods(
                 self.source,

@@ -15,7 +15,6 @@ from dpe.errors import UserError
 from dpe.experiment.recipe import Recipe, Split
 from dpe.model.checkpoint import VOCABULARY
 from dpe.progress import Progress
-from dpe.settings import changed
 from dpe.text.corpus import Pair, read_lines, read_pairs, write_lines
 from dpe.text.preparation import CleaningRules, Moses, clean
 from dpe.text.text_file import ParallelText
@@ -80,23 +79,13 @@ def vocabulary_path(root: Path, type: VocabularyType) -> Path:
 def corpus_files(recipe: Recipe) -> tuple[Path, ...]:
     """The files of the corpus, all of which must exist."""
     names = [name for name in (*recipe.corpus.train, recipe.corpus.dev, recipe.corpus.test) if name]
-    return _found(
+    return found_files(
         recipe, [recipe.file(name, language) for name in names for language in (recipe.source, recipe.target)]
     )
 
 
-def vocabulary_files(recipe: Recipe) -> tuple[Path, ...]:
-    """The files that the vocabulary is learned from, if not from the training text."""
-    return _found(recipe, list(map(recipe.file, recipe.vocabulary.text)))
-
-
-def vocabulary_model(recipe: Recipe) -> Path | None:
-    """The user's own model, if the recipe names one."""
-    model = recipe.vocabulary.model
-    return _found(recipe, [recipe.file(model)])[0] if model else None
-
-
-def _found(recipe: Recipe, files: Sequence[Path]) -> tuple[Path, ...]:
+def found_files(recipe: Recipe, files: Sequence[Path]) -> tuple[Path, ...]:
+    """Files below the recipe's `data`, all of which must exist."""
     missing = [str(path) for path in files if not path.is_file()]
     if missing:
         raise UserError(
@@ -112,7 +101,8 @@ def make_corpus(recipe: Recipe, texts: Texts, progress: Progress) -> dict[str, A
     if fields.builtin_pairs is not None:
         report = write_corpus(texts.directory, pairs=fields.builtin_pairs, seed=_SEED, replace=True)
         return {"train": report.train, "dev": report.dev, "test": report.test}
-    pairs = progress.track(_drawn(_training_pairs(recipe), fields.lines), "reading the training text")
+    everything = chain.from_iterable(_pairs(recipe, name) for name in fields.train)
+    pairs = progress.track(_drawn(everything, fields.lines), "reading the training text")
     cleaned = clean(
         pairs,
         out_source=texts.plain("train", recipe.source),
@@ -123,10 +113,6 @@ def make_corpus(recipe: Recipe, texts: Texts, progress: Progress) -> dict[str, A
     counts = {"train": cleaned.kept, "dropped": cleaned.dropped}
     splits: tuple[tuple[Split, str], ...] = (("dev", fields.dev), ("test", fields.test))
     return counts | {split: _copy_pairs(recipe, texts, split, name) for split, name in splits}
-
-
-def _training_pairs(recipe: Recipe) -> Iterator[Pair]:
-    return chain.from_iterable(_pairs(recipe, name) for name in recipe.corpus.train)
 
 
 def _pairs(recipe: Recipe, name: str) -> Iterator[Pair]:
@@ -164,25 +150,15 @@ def _copy_pairs(recipe: Recipe, texts: Texts, split: Split, name: str) -> int:
     return len(pairs)
 
 
-def make_vocabulary(files: Sequence[Path], settings: VocabularySettings, out: Path) -> dict[str, Any]:
-    """Learn one vocabulary of all files together."""
-    return _saved(learn_vocabulary(chain.from_iterable(map(read_lines, files)), settings), out)
-
-
-def take_vocabulary(model: Path, out: Path) -> dict[str, Any]:
-    """Copy the user's model, which must be BPE, for BPE dropout."""
-    vocabulary = Vocabulary.load(model)
-    if vocabulary.type != "bpe":
-        raise UserError(f"{model} is a {vocabulary.type} model; vocabulary.model must be BPE.")
-    return _saved(vocabulary, out)
-
-
-def _saved(vocabulary: Vocabulary, out: Path) -> dict[str, Any]:
+def make_vocabulary(
+    model: Path | None, files: Sequence[Path], settings: VocabularySettings, out: Path
+) -> dict[str, Any]:
+    """Learn one vocabulary from all files together, or copy the user's model, which must be BPE."""
+    if model is None:
+        vocabulary = learn_vocabulary(chain.from_iterable(map(read_lines, files)), settings)
+    else:
+        vocabulary = Vocabulary.load(model)
+        if vocabulary.type != "bpe":
+            raise UserError(f"{model} is a {vocabulary.type} model; vocabulary.model must be BPE.")
     vocabulary.save(out)
     return {"pieces": len(vocabulary), "characters": len(vocabulary.characters)}
-
-
-def corpus_settings(recipe: Recipe) -> dict[str, Any]:
-    """What the corpus depends on beside its files; defaults are left out."""
-    own = {key: value for key, value in changed(recipe.corpus).items() if key not in ("train", "dev", "test")}
-    return {"languages": [recipe.source, recipe.target], **own}

@@ -119,7 +119,8 @@ def sample(edge_scores: Tensor, lengths: Tensor, *, uniforms: Tensor, temperatur
     whatever the batch and its padding. Temperature divides the edge scores before the forward pass; the
     returned scores are those at temperature 1.
     """
-    check_temperature(temperature)
+    if not _COLDEST <= temperature <= _HOTTEST:
+        raise UserError(f"The temperature must be from {_COLDEST:g} to {_HOTTEST:g}, got {temperature}.")
     by_end = _by_end(edge_scores)
     tempered = by_end / temperature
     alpha = _forward(tempered)
@@ -133,12 +134,6 @@ def sample(edge_scores: Tensor, lengths: Tensor, *, uniforms: Tensor, temperatur
     scores = by_end.gather(1, back).masked_fill(~boundaries[1:], 0.0).sum(0)
     scores = scores.masked_fill(~connected, MINUS_INFINITY)
     return Cuts(scores.T.to(edge_scores.dtype), boundaries.permute(2, 1, 0))
-
-
-def check_temperature(temperature: float) -> None:
-    """Refuse a temperature that scores cannot be divided by."""
-    if not _COLDEST <= temperature <= _HOTTEST:
-        raise UserError(f"The temperature must be from {_COLDEST:g} to {_HOTTEST:g}, got {temperature}.")
 
 
 class _LogPartition(torch.autograd.Function):

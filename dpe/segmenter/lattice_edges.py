@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpe.lattice import dynamic_program
@@ -48,7 +46,8 @@ def sentence_edges(batch: ScoredBatch) -> list[WordEdges]:
     for bucket, (scores, lengths) in zip(batch.lattice.buckets, batch.bucket_scores(), strict=True):
         for row, edge in _bucket_edges(bucket, batch.lattice.edge_pieces[bucket.edges], scores, lengths):
             by_word[int(bucket.words[row])].append(edge)
-    dropped = _least_probable(by_word)
+    others = [(word, e) for word, edges in enumerate(by_word) for e in edges if not e.on_best_path]
+    dropped = set(sorted(others, key=lambda other: -other[1].probability)[MOST_OTHERS:])
     kept = [[e for e in edges if (word, e) not in dropped] for word, edges in enumerate(by_word)]
     return [WordEdges(own, len(all_) - len(own)) for own, all_ in zip(kept, by_word, strict=True)]
 
@@ -67,17 +66,7 @@ def _bucket_edges(
     found = []
     for word, start, span, piece, score, probability in zip(*(c.tolist() for c in columns), strict=True):
         end = start + span + 1
-        step = _is_step(begun[word], start, end)
-        found.append((word, ScoredEdge(start, end, piece, score, probability, step)))
+        ends = begun[word][start] and begun[word][end]
+        is_step = bool(ends and not begun[word][start + 1 : end].any())  # of the best path
+        found.append((word, ScoredEdge(start, end, piece, score, probability, is_step)))
     return found
-
-
-def _is_step(boundaries: NDArray[np.bool_], start: int, end: int) -> bool:
-    """Whether a cut with these boundaries goes from start to end in one piece."""
-    return bool(boundaries[start] and boundaries[end] and not boundaries[start + 1 : end].any())
-
-
-def _least_probable(by_word: list[list[ScoredEdge]]) -> set[tuple[int, ScoredEdge]]:
-    """The edges off the best path, with their words, that are too many."""
-    others = [(word, e) for word, edges in enumerate(by_word) for e in edges if not e.on_best_path]
-    return set(sorted(others, key=lambda other: -other[1].probability)[MOST_OTHERS:])

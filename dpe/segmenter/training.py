@@ -146,7 +146,12 @@ class SegmenterTask:
         """Exact bits per character, those of the best segmentation alone, and pieces per word."""
         self.model.eval()
         sums = [0.0] * len(DevSums())
-        examples = map(self._load_dev, self._dev_lines)
+        encode = self._vocabulary.encode
+        rows = ((number, *self._dev[number]) for number in self._dev_lines)
+        examples = (
+            mixed_example(self._vocabulary, number, None if source is None else encode(source), target)
+            for number, source, target in rows
+        )
         batches = batches_by_length(examples, lambda one: one.size, budget=self._budget)
         for batch in own_batches(batches, lambda some: self._dev_collator.collate(some, epoch=0), processes):
             sums = [one + more for one, more in zip(sums, self._dev_sums(batch), strict=True)]
@@ -162,11 +167,6 @@ class SegmenterTask:
 
     def shown(self, score: float, dev_bits: float) -> str:
         return f"{dev_bits:.4g} bits per character"
-
-    def _load_dev(self, number: int) -> MixedExample:
-        source, target = self._dev[number]
-        pieces = None if source is None else self._vocabulary.encode(source)
-        return mixed_example(self._vocabulary, number, pieces, target)
 
     def _dev_sums(self, batch: MixedBatch) -> DevSums:
         scores = batch_edge_scores(self.model, batch)

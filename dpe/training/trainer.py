@@ -104,7 +104,9 @@ class Trainer:
             if self.settings.bf16:
                 self.progress.say("bf16 is for GPUs; this CPU trains in float32")
         if not self._finished():
-            self._resume()
+            if self.position.leave_end():
+                self._save()  # before the weights are put back, so that no kill separates the two
+            self.kept.resume()
         with self.progress.live(), put_off() as signals:
             while not self._finished():
                 complete = self._train_epoch(signals)
@@ -116,12 +118,6 @@ class Trainer:
             self._average()
         self.log.ended()
         return self.position
-
-    def _resume(self) -> None:
-        """Past an earlier end. Saved before the weights are put back, so that no kill separates the two."""
-        if self.position.leave_end():
-            self._save()
-        self.kept.resume()
 
     def _finished(self) -> bool:
         position, settings = self.position, self.settings

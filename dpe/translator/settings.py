@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from dpe.choices import SEGMENTER_METHODS, BleuTokens, SourceMethod, TargetMethod
-from dpe.errors import UserError
+from dpe.errors import UserError, refuse
 from dpe.model.settings import ModelSettings
 from dpe.settings import Settings, setting
 
@@ -75,18 +75,22 @@ def check_methods(
 
     `sampling` is the temperature of sampled targets, None for the best.
     """
-    if (source, target) == ("unigram", "dpe"):
-        raise UserError(
+    refuse(
+        (
+            (source, target) == ("unigram", "dpe"),
             "Target method dpe follows BPE dropout of the source, but the source method is unigram; "
-            "choose bpe-dropout or bpe, or dpe-fixed as target method."
-        )
-    if (source, target) == ("bpe", "dpe") and reads_source and sampling is None:
-        raise UserError(
+            "choose bpe-dropout or bpe, or dpe-fixed as target method.",
+        ),
+        (
+            (source, target) == ("bpe", "dpe") and reads_source and sampling is None,
             "Target method dpe segments the target anew for every dropout of the source, but the source has "
-            "none; choose bpe-dropout as source method, or dpe-fixed as target method."
-        )
-    if sampling is not None and target != "dpe":
-        raise UserError("Target sampling needs target method dpe, which segments anew every epoch.")
+            "none; choose bpe-dropout as source method, or dpe-fixed as target method.",
+        ),
+        (
+            sampling is not None and target != "dpe",
+            "Target sampling needs target method dpe, which segments anew every epoch.",
+        ),
+    )
 
 
 TRANSLATOR_PRESETS = {
