@@ -174,7 +174,7 @@ SEGMENTER = "train-segmenter --vocab v --target b --dev-target d"
         ("vocab --source - --protect - --out model", "Standard input (-) can be read only once"),
         ("report run --out run/results.json", "run/results.json is a file of the run"),
         ("report run --out run/corpus/train.en", "run/corpus/train.en is a file of the run"),
-        ("report run --out run/old.html", "is no run of dpe"),
+        ("report run --out run/old.html", "is not a run of dpe"),
         ("translate --translator t text --out t/model.safetensors", "is also an input"),
         ("translate --translator t text --out t/ctranslate2-0/model.bin", "is also an input"),
     ],

@@ -211,6 +211,23 @@ def test_seeds_that_the_recipe_no_longer_has_are_left_out(tmp_path: Path) -> Non
     assert found.tests == []
 
 
+def test_an_adopted_record_stands_for_its_old_signature(tmp_path: Path) -> None:
+    """So results are the same while a run of an earlier version is adopted, and before its next plan."""
+    root = hand_made_run(tmp_path / "r", {"bpe": [20.0]}, p=0.01)
+    record(root, "translators/bpe/seed-1", {"steps": 7})
+    scores = root / "scores/bpe/seed-1/artifact.json"
+    needs = {"translators/bpe/seed-1": "s"}
+    scores.write_text(json.dumps(json.loads(scores.read_text()) | {"needs": needs}))
+    (root / "plan.json").write_text(json.dumps(needs | {"scores/bpe/seed-1": "s"}))
+    before = read_results(root).systems
+    path = root / "translators/bpe/seed-1/artifact.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"signature": "new", "adopted": "s"}))
+    assert read_results(root).systems == before
+    assert before[0].seeds[0].training == {"steps": 7}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"adopted": "other"}))
+    assert read_results(root).systems == []
+
+
 def test_the_machine_is_the_one_that_made_it(tmp_path: Path) -> None:
     root = hand_made_run(tmp_path / "r", {"bpe": [20.0]}, p=0.9)
     path = root / "scores" / "bpe" / "seed-1" / "artifact.json"
@@ -305,7 +322,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path, content: str) -> None:
     path.write_text(content)
     with pytest.raises(UserError, match=r"results\.json"):
         read_results(path)
-    with pytest.raises(UserError, match="is no run"):
+    with pytest.raises(UserError, match="is not a run of dpe"):
         read_results(tmp_path)
 
 

@@ -9,9 +9,10 @@ import pytest
 import sacrebleu
 
 from dpe.errors import UserError
+from dpe.experiment.artifacts import Artifacts
 from dpe.experiment.outputs import training_counts
 from dpe.experiment.recipe import read_recipe
-from dpe.experiment.run import Part, fixed_settings, plan
+from dpe.experiment.run import Part, describe, fixed_settings, plan
 from dpe.experiment.stages import Experiment
 from dpe.experiment.texts import Texts, make_corpus
 from dpe.progress import QUIET, Progress
@@ -152,6 +153,36 @@ def test_one_baseline_is_enough_for_a_test(tmp_path: Path) -> None:
     names = [stage.name for stage in plan(made, Part(systems=("bpe-dropout", "dpe"), seeds=(2,)))]
     tests = [name for name in names if name.startswith("significance")]
     assert tests == ["significance/dpe/bpe-dropout/seed-2"]
+
+
+def test_a_plan_adopts_the_records_of_an_earlier_version(tmp_path: Path) -> None:
+    made = experiment(tmp_path, MINUSCULE, 'systems=["bpe", "dpe"]')
+    artifacts = Artifacts(made.root)
+    for stage in plan(made):
+        directory = artifacts.directory(stage)
+        directory.mkdir(parents=True)
+        for file in stage.outputs:
+            (directory / file).touch()
+        record = {
+            "stage": stage.name,
+            "signature": stage.signature,
+            "settings": stage.settings,
+            "needs": {need.name: need.signature for need in stage.needs},
+            "files": dict.fromkeys(stage.outputs, 0),
+            "facts": {},
+            "seconds": 1.0,
+            "finished": True,
+        }
+        (directory / "artifact.json").write_text(json.dumps(record))
+
+    def adopted() -> set[str]:
+        return {stage.name for stage in plan(made) if "format" in (artifacts.record(stage.name) or {})}
+
+    part = plan(experiment(tmp_path, MINUSCULE, 'systems=["bpe", "dpe"]'), Part(systems=("dpe",)))
+    assert "significance/dpe/bpe/seed-1" in {stage.name for stage in part}  # the baseline counts as made
+    assert "format" not in (artifacts.record("scores/bpe/seed-1") or {})
+    assert adopted() == set(signatures(made))
+    assert all(line.endswith("  done") for line in describe(plan(made), artifacts))
 
 
 def test_no_two_systems_are_tested_both_ways(tmp_path: Path) -> None:

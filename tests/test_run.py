@@ -75,7 +75,7 @@ def test_a_killed_run_goes_on_and_ends_as_one_that_was_not(tmp_path: Path) -> No
     plan_shown, _ = finished(dpe(tmp_path, *command, "--out", "cut", "--dry-run"))
     states = dict(line.split("  ", 1) for line in plan_shown.splitlines())
     by_name = {name.strip(): state for name, state in states.items()}
-    assert by_name["translators/dpe/seed-1"].endswith("begun")
+    assert by_name["translators/dpe/seed-1"].endswith("unfinished")
     assert by_name["segmenters/mixed"].endswith("done")
     assert by_name["scores/dpe/seed-1"].endswith("to do")
 

@@ -328,7 +328,7 @@ def test_a_failed_report_leaves_the_one_before(tmp_path: Path) -> None:
 
 def test_what_is_no_run_is_refused_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["report", str(tmp_path)]) == 2
-    assert "is no run of dpe" in capsys.readouterr().err
+    assert "is not a run of dpe" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +24,10 @@ from dpe.experiment.run import (
     in_order,
     run_stages,
     shared_run,
-    stage_lock,
 )
 from dpe.progress import QUIET, Progress
+from dpe.store import try_lock
+from tests.forked import at_the_same_time
 
 ROOT = Path(__file__).parents[1]
 SILENT = Progress(QUIET)
@@ -150,7 +154,7 @@ def test_a_copy_that_a_kill_left_is_not_what_a_longer_one_goes_on_from(tmp_path:
 def test_files_that_no_run_has_made_are_kept(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "out").write_text("the user's own")
-    with pytest.raises(UserError, match="holds files that no run has made"):
+    with pytest.raises(UserError, match="contains files that were not created by dpe"):
         Toy(tmp_path).run()
     assert (tmp_path / "a" / "out").read_text() == "the user's own"
 
@@ -174,7 +178,7 @@ def test_a_lost_or_shortened_output_is_made_again(tmp_path: Path, damage: Callab
     assert toy.run() == ["x/b"]
 
 
-def test_a_stage_that_failed_is_begun_and_made_again(tmp_path: Path) -> None:
+def test_a_stage_that_failed_is_unfinished_and_made_again(tmp_path: Path) -> None:
     toy = Toy(tmp_path)
 
     def fail(directory: Path) -> Mapping[str, Any]:
@@ -184,7 +188,7 @@ def test_a_stage_that_failed_is_begun_and_made_again(tmp_path: Path) -> None:
     broken = Stage(name="a", settings={"setting": 1}, needs=(), make=fail, outputs=("out",))
     with pytest.raises(UserError, match="full disk"):
         run_stages([broken], toy.artifacts, SILENT)
-    assert toy.artifacts.state(broken) is State.BEGUN
+    assert toy.artifacts.state(broken) is State.UNFINISHED
     assert (tmp_path / "a" / "half").exists()  # what is there may help to go on
     assert toy.run() == ["a", "x/b", "x/c", "d"]
 
@@ -200,7 +204,7 @@ def test_a_stage_that_failed_before_it_made_anything_leaves_nothing(tmp_path: Pa
 
     with pytest.raises(UserError, match="too large"):
         run_stages([stage(1)], artifacts, SILENT)
-    assert artifacts.state(stage(1)) is State.BEGUN
+    assert artifacts.state(stage(1)) is State.UNFINISHED
     assert artifacts.state(stage(2)) is State.TO_DO
     with pytest.raises(UserError, match="too large"):
         run_stages([stage(2)], artifacts, SILENT)
@@ -251,15 +255,16 @@ def holding(context: str) -> str:
 
 
 def test_a_stage_belongs_to_one_living_process(tmp_path: Path) -> None:
-    code = holding(f"stage_lock(Path({str(tmp_path)!r}), 'x/b')")
+    code = holding(f"try_lock(Artifacts(Path({str(tmp_path)!r})).lock_file('x/b'))")
+    artifacts = Artifacts(tmp_path)
     with other_process(code) as process:
-        with stage_lock(tmp_path, "x/b") as is_ours:
+        with try_lock(artifacts.lock_file("x/b")) as is_ours:
             assert not is_ours
-        with stage_lock(tmp_path, "x/c") as is_ours:
+        with try_lock(artifacts.lock_file("x/c")) as is_ours:
             assert is_ours
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        with stage_lock(tmp_path, "x/b") as is_ours:
+        with try_lock(artifacts.lock_file("x/b")) as is_ours:
             assert is_ours
 
 
@@ -324,7 +329,7 @@ run_stages([first, *rest], Artifacts(Path({str(tmp_path / "run")!r})), Progress(
 
 def test_results_of_others_in_a_new_run_directory_are_kept(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text("{}")
-    with pytest.raises(UserError, match=r"results\.json is there and of no run"):
+    with pytest.raises(UserError, match=r"results\.json already exists and was not created by dpe"):
         _refuse_files_without_plan(tmp_path)
     (tmp_path / "plan.json").write_text("{}")
     _refuse_files_without_plan(tmp_path)
@@ -336,3 +341,111 @@ def test_a_record_that_a_kill_cut_short_is_not_somebodys_file(tmp_path: Path) ->
     (tmp_path / "a" / ".artifact.json.0123456789ab").write_text("{")
     assert toy.run() == ["a", "x/b", "x/c", "d"]
     assert not (tmp_path / "a" / ".artifact.json.0123456789ab").exists()
+
+
+class OldToy(Toy):
+    """Stages whose settings leave their defaults out, in a run of a version that recorded all of them."""
+
+    def stage(self, name: str, setting: int, *needs: Stage, files: tuple[Path, ...] = ()) -> Stage:
+        def same_settings(recorded: Mapping[str, Any]) -> bool:
+            return {"extra": 0} | recorded == {"extra": 0, "setting": setting}
+
+        return replace(super().stage(name, setting, *needs, files=files), same_settings=same_settings)
+
+    def age(self, *stages: Stage) -> None:
+        """Give the records the form that the earlier version wrote."""
+        signatures: dict[str, str] = {}
+        for stage in stages:
+            path = self.artifacts.directory(stage) / "artifact.json"
+            record = {key: value for key, value in json.loads(path.read_text()).items() if key != "format"}
+            settings = record["settings"] | {"extra": 0}
+            needs = {need.name: signatures[need.name] for need in stage.needs}
+            hashes = [hashlib.sha256(file.read_bytes()).hexdigest() for file in stage.files]
+            about = {"settings": settings, "needs": list(needs.values()), "files": hashes}
+            digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+            signatures[stage.name] = record["signature"] = digest[:16]
+            path.write_text(json.dumps(record | {"settings": settings, "needs": needs}))
+
+    def adopt(self, *stages: Stage) -> list[str]:
+        """Adopt records in order; gives the stages that are done then."""
+        for stage in stages:
+            self.artifacts.adopt(stage)
+        return [stage.name for stage in stages if self.artifacts.state(stage) is State.DONE]
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> OldToy:
+    toy = OldToy(tmp_path / "run")
+    toy.run()
+    toy.age(*toy.stages())
+    toy.made.clear()
+    return toy
+
+
+def test_a_run_of_an_earlier_version_is_up_to_date(old: OldToy) -> None:
+    before = {path: path.read_bytes() for path in old.artifacts.root.rglob("out")}
+    assert [old.artifacts.state(stage) for stage in old.stages()] == [State.CHANGED] * 4
+    assert old.adopt(*old.stages()) == ["a", "x/b", "x/c", "d"]
+    assert old.run() == []
+    assert {path: path.read_bytes() for path in old.artifacts.root.rglob("out")} == before
+    record = old.artifacts.record("x/b")
+    assert record is not None
+    assert record["settings"] == {"setting": 1}
+    assert record["facts"] == {"setting": 1}
+    old.adopt(*old.stages())
+    assert old.artifacts.record("x/b") == record
+    assert old.run(b=2) == ["x/b", "x/c"]
+    assert old.run() == []  # what was adopted comes back with its settings
+
+
+def test_an_earlier_run_is_adopted_stage_by_stage(old: OldToy) -> None:
+    """As of a kill between two stages, or of a plan of some systems only."""
+    first, middle, last, _ = old.stages()
+    assert old.adopt(last) == []  # its needs come first
+    assert old.adopt(first, middle) == ["a", "x/b"]
+    assert OldToy(old.artifacts.root).adopt(*old.stages()) == ["a", "x/b", "x/c", "d"]
+    assert old.run() == []
+
+
+def test_an_earlier_run_with_another_setting_is_made_again_from_there(old: OldToy) -> None:
+    assert old.adopt(*old.stages(b=2)) == ["a", "d"]
+    assert old.run(b=2) == ["x/b", "x/c"]
+    assert len(list((old.artifacts.root / "x").glob("b.*"))) == 1  # the old one is kept
+
+
+@pytest.mark.parametrize("change", ["settings", "needs", "signature"])
+def test_a_record_of_an_earlier_version_must_agree_with_itself(old: OldToy, change: str) -> None:
+    path = old.artifacts.root / "x" / "b" / "artifact.json"
+    record = json.loads(path.read_text())
+    other = {"settings": {"setting": 1}, "needs": {"a": "0" * 16}, "signature": "0" * 16}
+    path.write_text(json.dumps(record | {change: other[change]}))
+    assert old.adopt(*old.stages()) == ["a", "d"]
+
+
+def test_an_earlier_run_of_another_file_is_not_adopted(tmp_path: Path) -> None:
+    toy, file = OldToy(tmp_path / "run"), tmp_path / "text"
+    file.write_text("one")
+    run_stages([toy.stage("a", 1, files=(file,))], toy.artifacts, SILENT)
+    toy.age(toy.stage("a", 1, files=(file,)))
+    file.write_text("two")
+    assert toy.adopt(toy.stage("a", 1, files=(file,))) == []
+    file.write_text("one")
+    assert toy.adopt(toy.stage("a", 1, files=(file,))) == ["a"]
+
+
+def test_an_unfinished_stage_of_an_earlier_version_is_resumed(old: OldToy) -> None:
+    path = old.artifacts.root / "a" / "artifact.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"finished": False}))
+    (old.artifacts.root / "a" / "half").write_text("left")
+    old.adopt(*old.stages())
+    assert old.artifacts.state(old.stages()[0]) is State.UNFINISHED
+    assert old.run() == ["a"]
+    assert (old.artifacts.root / "a" / "half").exists()
+
+
+def test_processes_that_adopt_a_run_together_make_nothing(old: OldToy) -> None:
+    def start() -> None:
+        old.adopt(*old.stages())
+        assert old.run() == []
+
+    at_the_same_time(start, [(), (), ()])

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from itertools import permutations
+from functools import cache, cached_property
+from itertools import permutations, starmap
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
 
 from dpe import __version__
 from dpe.errors import UserError
-from dpe.experiment.artifacts import Artifacts, write_json
+from dpe.experiment.artifacts import RECORD, read_record, write_json
 from dpe.experiment.recipe import Recipe, recipe_from_json, recipe_json
-from dpe.experiment.systems import System
 from dpe.machine import machine, versions
 
 RECIPE, PLAN, RESULTS = "recipe.json", "plan.json", "results.json"
@@ -112,43 +113,73 @@ class Results:
 
 def collect_results(root: Path) -> Results:
     """What the artifacts of a run say; those of other settings or other inputs are left out."""
-    artifacts = _RecipeArtifacts(root)
-    recipe = read_run_recipe(root)
-    systems = [_system_result(artifacts, system) for system in recipe.systems]
-    pairs = [(one.name, other.name) for one, other in permutations(recipe.systems, 2)]
-    stages = _stages(artifacts)
+    recipe, current = read_run_recipe(root), _current_records(root)
+
+    def seeds(kind: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The seeds whose artifacts of this kind are up to date, with their records."""
+        found = [re.fullmatch(f"{re.escape(kind)}/seed-([0-9]+)", name) for name in current]
+        for seed in sorted(int(name[1]) for name in found if name):
+            yield seed, current[f"{kind}/seed-{seed}"]
+
+    systems, tests, mean_tests = [], [], []
+    for system in recipe.systems:
+        results = [
+            SeedResult(
+                seed=seed,
+                signature=record["signature"],
+                scores=record["facts"],
+                training=current.get(f"translators/{system.name}/seed-{seed}", {}).get("facts", {}),
+            )
+            for seed, record in seeds(f"scores/{system.name}")
+        ]
+        if results:
+            systems.append(SystemResult(name=system.name, title=system.title, seeds=results))
+    for one, other in permutations([system.name for system in recipe.systems], 2):
+        for seed, record in seeds(f"significance/{one}/{other}"):
+            tests += [SeedTest(system=one, baseline=other, seed=seed, **t) for t in record["facts"]["tests"]]
+        mean = current.get(f"significance/{one}/{other}/mean", {"facts": {"tests": []}})
+        mean_tests += [MeanTest(system=one, baseline=other, **test) for test in mean["facts"]["tests"]]
+    shown = ("signature", "settings", "seconds", "facts", "machine")
+    stages = {name: {key: one[key] for key in shown if key in one} for name, one in current.items()}
     longest = max(stages.values(), key=lambda stage: float(stage["seconds"]), default={})
     return Results(
         recipe=recipe,
-        systems=[system for system in systems if system.seeds],
-        tests=[test for pair in pairs for test in _tests(artifacts, *pair)],
-        mean_tests=[test for pair in pairs for test in _mean_tests(artifacts, *pair)],
+        systems=systems,
+        tests=tests,
+        mean_tests=mean_tests,
         stages=stages,
         versions={"dpe": __version__} | versions(_PACKAGES),
         machine=longest.get("machine") or machine(),
     )
 
 
-def read_run_recipe(root: Path) -> Recipe:
-    """The recipe of a run, without the place of its files."""
-    path = root / RECIPE
-    table = _read_json(path, f"{root}: is no run of dpe (no {RECIPE} to read); see 'dpe run'.")
-    return recipe_from_json(table, str(path))
+def _current_records(root: Path) -> dict[str, dict[str, Any]]:
+    """The records of the finished artifacts that the recipe that was run last would make, as its plan says,
+    and whose needs are still the same; a record that was adopted stands for its old signature too.
+    """
+    plan = root / PLAN
+    planned = _read_json(plan, f"{plan} is damaged; run the recipe again.") if plan.exists() else None
+    records: dict[str, dict[str, Any]] = {}
+    for path in sorted(root.glob(f"**/{RECORD}")):
+        name, record = path.parent.relative_to(root).as_posix(), read_record(path.parent)
+        if record and record["finished"] and record["stage"] == name:  # what was set aside has another name
+            records[name] = record
 
-
-class _RecipeArtifacts(Artifacts):
-    """Only what the recipe that was run last would make, as its plan says."""
-
-    @cached_property
-    def _planned(self) -> dict[str, str]:
-        path = self.root / PLAN
-        return _read_json(path, f"{path}: is damaged; run the recipe again.") if path.exists() else {}
-
-    def is_current(self, name: str) -> bool:
-        record = self.record(name)
-        if record and self._planned and record["signature"] != self._planned.get(name):
+    @cache
+    def is_current(name: str, signature: str) -> bool:
+        if (record := records.get(name)) is None:
             return False
-        return super().is_current(name)
+        signatures = (record["signature"], record.get("adopted", record["signature"]))
+        is_planned = not planned or planned.get(name) in signatures
+        return is_planned and signature in signatures and all(starmap(is_current, record["needs"].items()))
+
+    return {name: record for name, record in records.items() if is_current(name, record["signature"])}
+
+
+def read_run_recipe(root: Path) -> Recipe:
+    """The recipe of a run, without the location of its files."""
+    complaint = f"{root} is not a run of dpe, because it has no readable {RECIPE}; see 'dpe run'."
+    return recipe_from_json(_read_json(root / RECIPE, complaint), str(root / RECIPE))
 
 
 def write_results(root: Path) -> Results:
@@ -162,7 +193,7 @@ def read_results(path: Path) -> Results:
     """Of a run directory, or of a `results.json` from one."""
     if path.is_dir():
         return collect_results(path)
-    found = _read_json(path, f"{path}: is neither a run directory nor the results of one.")
+    found = _read_json(path, f"{path} is neither a run directory nor the results.json of one.")
     try:
         systems = [
             SystemResult(**{**system, "seeds": [SeedResult(**seed) for seed in system["seeds"]]})
@@ -174,74 +205,15 @@ def read_results(path: Path) -> Results:
         read = {"recipe": recipe, "systems": systems, "tests": tests, "mean_tests": means}
         return Results(**{**found, **read})
     except (KeyError, TypeError) as error:
-        raise UserError(f"{path}: is not the results.json of a run; give one, or a run directory.") from error
-
-
-def _system_result(artifacts: Artifacts, system: System) -> SystemResult:
-    name = system.name
-    seeds = []
-    for seed, stage in _seeds(artifacts, "scores", name):
-        record = artifacts.record(stage) or {}
-        seeds.append(
-            SeedResult(
-                seed=seed,
-                signature=record["signature"],
-                scores=record["facts"],
-                training=_facts(artifacts, f"translators/{name}/seed-{seed}"),
-            )
-        )
-    return SystemResult(name=name, title=system.title, seeds=seeds)
-
-
-def _tests(artifacts: Artifacts, system: str, baseline: str) -> list[SeedTest]:
-    return [
-        SeedTest(system=system, baseline=baseline, seed=seed, **one)
-        for seed, stage in _seeds(artifacts, f"significance/{system}", baseline)
-        for one in _facts(artifacts, stage)["tests"]
-    ]
-
-
-def _mean_tests(artifacts: Artifacts, system: str, baseline: str) -> list[MeanTest]:
-    stage = f"significance/{system}/{baseline}/mean"
-    found = _facts(artifacts, stage)["tests"] if artifacts.is_current(stage) else []
-    return [MeanTest(system=system, baseline=baseline, **test) for test in found]
-
-
-def _facts(artifacts: Artifacts, stage: str) -> dict[str, Any]:
-    facts: dict[str, Any] = (artifacts.record(stage) or {}).get("facts", {})
-    return facts
-
-
-def _seeds(artifacts: Artifacts, kind: str, system: str) -> list[tuple[int, str]]:
-    """The seeds of a system whose artifacts of this kind are up to date, with their stages."""
-    found = []
-    for directory in (artifacts.root / kind / system).glob("seed-*"):
-        number, stage = directory.name.removeprefix("seed-"), f"{kind}/{system}/{directory.name}"
-        if number.isdigit() and artifacts.is_current(stage):  # what was put aside has a suffix
-            found.append((int(number), stage))
-    return sorted(found)
-
-
-def _stages(artifacts: Artifacts) -> dict[str, dict[str, Any]]:
-    """Signature, settings, time and facts of every artifact that is up to date."""
-    stages = {}
-    for path in sorted(artifacts.root.glob("**/artifact.json")):
-        name = path.parent.relative_to(artifacts.root).as_posix()
-        record = artifacts.record(name)
-        if record and record["stage"] == name and artifacts.is_current(name):
-            shown = ("signature", "settings", "seconds", "facts", "machine")
-            stages[name] = {key: record[key] for key in shown if key in record}
-    return stages
+        raise UserError(f"{path} is not the results.json of a run; give one, or a run directory.") from error
 
 
 def _read_json(path: Path, complaint: str) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return dict(content.items())
+    except (OSError, ValueError, AttributeError) as error:
         raise UserError(complaint) from error
-    if not isinstance(content, dict):
-        raise UserError(complaint)
-    return content
 
 
 SIGNIFICANT = 0.05

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpe.errors import UserError
 from dpe.evaluation.tables import Table, plain
-from dpe.experiment.artifacts import Artifacts, Stage, State, write_json
+from dpe.experiment.artifacts import LOCKS, Artifacts, Stage, State, write_json
 from dpe.experiment.outputs import EXAMPLES
 from dpe.experiment.recipe import Recipe, recipe_json
 from dpe.experiment.results import PLAN, RECIPE, RESULTS, write_results
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpe.experiment.stages import Experiment
 
 TABLE = "table.txt"
-_LOCKS = ".locks"  # a directory of the run
+_SECONDS_BETWEEN_LOOKS = 1.0
 # Fields that say what is run and where, not how: processes that differ in them may work side by side.
 _FREE_FIELDS = ("name", "about", "data", "seeds", "systems", "examples")
 
@@ -41,44 +41,39 @@ class Part:
     systems: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
 
-    def check(self, recipe: Recipe) -> None:
-        names = [system.name for system in recipe.systems]
-        for name in self.systems:
-            if name not in names:
-                raise UserError(f"The recipe {recipe.name} has no system {name!r}; {nearest(name, names)}")
-        for seed in self.seeds:
-            if seed not in recipe.seeds:
-                wanted = ", ".join(map(str, recipe.seeds))
-                raise UserError(f"The recipe {recipe.name} has no seed {seed}; it has {wanted}.")
-
 
 def plan(experiment: Experiment, part: Part = Part()) -> list[Stage]:
-    """All stages of the part in the order in which they are made: first the cuts, then seed by seed."""
-    recipe = experiment.recipe
-    part.check(recipe)
+    """All stages of the part in the order in which they are made: first the segmentations, then seed by seed.
+
+    Records of earlier versions are adopted.
+    """
+    recipe, artifacts = experiment.recipe, Artifacts(experiment.root)
+    names, seeds = [system.name for system in recipe.systems], list(map(str, recipe.seeds))
+    for kind, chosen, valid in (("system", part.systems, names), ("seed", map(str, part.seeds), seeds)):
+        for one in chosen:
+            if one not in valid:
+                raise UserError(f"The recipe {recipe.name} has no {kind} {one}; {nearest(one, valid)}")
     systems = [one for one in recipe.systems if not part.systems or one.name in part.systems]
-    seeds = [seed for seed in recipe.seeds if not part.seeds or seed in part.seeds]
-    names = dict.fromkeys(system.segmenter for system in systems if system.segmenter)
-    stages = in_order(
-        [
-            *(experiment.segmentation(name) for name in names),
-            *(experiment.scores(system, seed) for seed in seeds for system in systems),
-        ]
-    )
-    planned = {stage.name: stage for stage in stages}
-    groups = [*((seed,) for seed in seeds), *([recipe.seeds] if len(recipe.seeds) > 1 else [])]
-    for group, system, baseline in product(groups, systems, experiment.baselines):
-        if system not in (baseline, recipe.systems[0]):
-            test = experiment.significance(system, baseline, group)
-            if _is_within_reach(test, planned.keys(), experiment.root):
-                planned |= {stage.name: stage for stage in (*test.needs, test) if stage.name not in planned}
+    numbers = [seed for seed in recipe.seeds if not part.seeds or seed in part.seeds]
+    segmenters = dict.fromkeys(system.segmenter for system in systems if system.segmenter)
+    wanted = [
+        *(experiment.segmentation(name) for name in segmenters),
+        *(experiment.scores(system, seed) for seed in numbers for system in systems),
+    ]
+    groups = [*((seed,) for seed in numbers), *([recipe.seeds] if len(recipe.seeds) > 1 else [])]
+    tests = [
+        experiment.significance(system, baseline, group)
+        for group, system, baseline in product(groups, systems, experiment.baselines)
+        if system not in (baseline, recipe.systems[0])
+    ]
+    for stage in in_order([*wanted, *tests]):
+        artifacts.adopt(stage)
+    planned = {stage.name: stage for stage in in_order(wanted)}
+    for test in tests:
+        # The baseline's translations may be of this plan or made before; a test is no reason to make them.
+        if all(need.name in planned or artifacts.state(need) is State.DONE for need in test.needs):
+            planned |= {stage.name: stage for stage in (*test.needs, test) if stage.name not in planned}
     return list(planned.values())
-
-
-def _is_within_reach(test: Stage, planned: Collection[str], root: Path) -> bool:
-    """A test needs the baseline's translations, of this plan or made before; it is no reason to make them."""
-    artifacts = Artifacts(root)
-    return all(need.name in planned or artifacts.state(need) is State.DONE for need in test.needs)
 
 
 def run_experiment(experiment: Experiment, part: Part = Part()) -> list[Table]:
@@ -94,8 +89,10 @@ def run_experiment(experiment: Experiment, part: Part = Part()) -> list[Table]:
     tables = [*paper_tables([results]), *example_tables(recipe, root, stages)]
     with whole_text_file(root / TABLE) as file:
         file.write("\n\n".join(map(plain, tables)) + "\n")
-    for line in whereabouts(root, stages):
-        experiment.session.progress.say(line)
+    kinds = dict.fromkeys(stage.name.partition("/")[0] for stage in stages)
+    experiment.session.progress.say(f"{root / TABLE}: the table")
+    experiment.session.progress.say(f"{root / RESULTS}: all scores with settings, signatures and versions")
+    experiment.session.progress.say(f"{root}: {', '.join(f'{kind}/' for kind in kinds)}")
     return tables
 
 
@@ -112,41 +109,26 @@ def example_tables(recipe: Recipe, root: Path, stages: Sequence[Stage]) -> list[
     return [table for table in tables if table.rows]
 
 
-def whereabouts(root: Path, stages: Sequence[Stage]) -> list[str]:
-    """Where everything is."""
-    kinds = dict.fromkeys(stage.name.partition("/")[0] for stage in stages)
-    return [
-        f"{root / TABLE}: the table",
-        f"{root / RESULTS}: all scores with settings, signatures and versions",
-        f"{root}: {', '.join(f'{kind}/' for kind in kinds)}",
-    ]
-
-
 def _refuse_files_without_plan(root: Path) -> None:
-    """A run writes its plan first, so what has our names in a directory without one is somebody's own."""
+    """A run writes its plan first, so files with our names in a directory without one are of others."""
     for name in (RECIPE, RESULTS, TABLE):
         if (root / name).exists() and not (root / PLAN).exists():
-            raise UserError(f"{root / name} is there and of no run; give another --out.")
+            raise UserError(f"{root / name} already exists and was not created by dpe; choose another --out.")
 
 
 def _write_plan(experiment: Experiment) -> None:
-    """What the results are made of."""
+    """What the results are collected from."""
     signatures = {stage.name: stage.signature for stage in plan(experiment)}
     write_json(experiment.root / PLAN, signatures)
     write_json(experiment.root / RECIPE, recipe_json(experiment.recipe))
 
 
 def fixed_settings(experiment: Experiment) -> dict[str, Any]:
-    """What processes in one directory must agree on, including the text and any systems the recipe defines
-    itself.
-    """
+    """What processes in one directory must agree on, with the text and the systems of the recipe itself."""
     recipe = experiment.recipe
     fixed = {key: value for key, value in asdict(recipe).items() if key not in _FREE_FIELDS}
     own = {system.name: asdict(system) for system in recipe.systems if SYSTEMS.get(system.name) != system}
     return fixed | {"text": experiment.vocabulary("bpe").signature, "own_systems": own}
-
-
-_SECONDS_BETWEEN_LOOKS = 1.0
 
 
 def in_order(wanted: Iterable[Stage]) -> list[Stage]:
@@ -177,50 +159,37 @@ def _how_far(stage: Stage, artifacts: Artifacts) -> str:
 
 def run_stages(stages: Sequence[Stage], artifacts: Artifacts, progress: Progress) -> None:
     """Make every stage that is not up to date. Another process may do the same at the same time."""
-    pending = list(stages)
-    waiting = False
+    pending, is_waiting = list(stages), False
     while pending:
-        finished = _make_one(pending, len(stages), artifacts, progress)
-        if finished is not None:
-            pending.remove(finished)
-            waiting = False
-            continue
-        if not waiting:
-            progress.say(f"waiting for another process, which makes {pending[0].name}")
-            waiting = True
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
-
-
-def _make_one(pending: Sequence[Stage], total: int, artifacts: Artifacts, progress: Progress) -> Stage | None:
-    """The first stage that is up to date, or that can be made now; None when others have them all."""
-    left = {stage.name for stage in pending}
-    number = total - len(pending) + 1
-    for stage in pending:
-        if any(need.name in left for need in stage.needs):
-            continue
-        with stage_lock(artifacts.root, stage.name) as is_ours:
-            if not is_ours:
+        left = {stage.name for stage in pending}
+        label = f"[{len(stages) - len(pending) + 1}/{len(stages)}]"
+        for stage in pending:
+            if any(need.name in left for need in stage.needs):
                 continue
-            _make(stage, f"[{number}/{total}]", artifacts, progress)
-            return stage
-    return None
+            with try_lock(artifacts.lock_file(stage.name)) as is_ours:
+                if is_ours:
+                    _make(stage, label, artifacts, progress)
+                    pending.remove(stage)
+                    is_waiting = False
+                    break
+        else:
+            if not is_waiting:
+                progress.say(f"waiting for another process, which makes {pending[0].name}")
+            is_waiting = True
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 def _make(stage: Stage, label: str, artifacts: Artifacts, progress: Progress) -> None:
-    if artifacts.state(stage) is State.DONE:
+    state = artifacts.state(stage)
+    if state is State.DONE:
         artifacts.settle(stage)
         progress.say(f"{label} {stage.name}: up to date")
         return
-    is_changed = artifacts.state(stage) is State.CHANGED
+    is_changed = state is State.CHANGED
     progress.say(f"{label} {stage.name}" + (f": {_how_far(stage, artifacts)}" if is_changed else ""))
     begin = time.monotonic()
     artifacts.make(stage)
     progress.detail(f"{label} {stage.name}: {duration(time.monotonic() - begin)}")
-
-
-def stage_lock(root: Path, name: str) -> AbstractContextManager[bool]:
-    """Whether this process has the stage to itself until the block ends; it does not wait."""
-    return try_lock(root / _LOCKS / f"{name.replace('/', '.')}.lock")
 
 
 @contextmanager
@@ -230,9 +199,9 @@ def shared_run(root: Path, settings: Mapping[str, Any]) -> Iterator[None]:
     Each holds a lock of its own, whose name has the key of its settings.
     """
     same = f"run-{key_of(settings)}"
-    own = root / _LOCKS / f"{same}-{secrets.token_hex(6)}.lock"
+    own = root / LOCKS / f"{same}-{secrets.token_hex(6)}.lock"
     with ExitStack() as stack:
-        with lock(root / _LOCKS / "start.lock"):  # two that start together look one after the other
+        with lock(root / LOCKS / "start.lock"):  # two that start together look one after the other
             for other in own.parent.glob("run-*.lock"):
                 with try_lock(other) as is_free:
                     if is_free:

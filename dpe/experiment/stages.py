@@ -122,7 +122,8 @@ class Experiment:
             name=f"vocabularies/{type}",
             settings=about,
             same_settings=lambda recorded: (
-                recorded == about or changed(build(VocabularySettings, recorded, "vocabulary")) == about
+                recorded == about
+                or ("model" not in recorded and build(VocabularySettings, recorded, "vocabulary") == settings)
             ),
             needs=(self.corpus,),
             files=files,
