@@ -62,8 +62,7 @@ def changed(settings: Any) -> dict[str, Any]:
         value = getattr(settings, field.name)
         if dataclasses.is_dataclass(value):
             value = changed(value)
-        is_default = value == field.default or (field.default is dataclasses.MISSING and value == {})
-        if not is_default:
+        if value not in (field.default, {}):
             found[field.name] = json.loads(json.dumps(value, default=lambda one: one.to_value()))
     return found
 

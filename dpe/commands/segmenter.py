@@ -63,7 +63,8 @@ TargetFile = Annotated[
         "(of the target alone for an LM segmenter).",
     ),
 ]
-SourceDropout = Annotated[float, setting_option(SegmentSettings, "source_dropout")]
+SourceDropout = Annotated[float, setting_option(SegmentSettings, "source_dropout", more=" [default: 0]")]
+_N_DEFAULT = " [default: 5 for n-best, 1 for sample]"
 DrawSeed = Annotated[int, setting_option(SegmentSettings, "seed", more=" [default: 1]")]
 Epoch = Annotated[int, setting_option(SegmentSettings, "epoch", more=" [default: 0]")]
 BatchCharacters = Annotated[int, typer.Option(min=1, help="Target characters computed at once.")]
@@ -150,7 +151,7 @@ def segment(
     target: TargetFile = None,
     out: OutFile = None,
     mode: Annotated[CutMode, setting_option(SegmentSettings, "mode")] = "best",
-    n: Annotated[int | None, setting_option(SegmentSettings, "n")] = None,
+    n: Annotated[int | None, setting_option(SegmentSettings, "n", more=_N_DEFAULT)] = None,
     temperature: Annotated[float, setting_option(SegmentSettings, "temperature")] = 1.0,
     source_dropout: SourceDropout = 0.0,
     seed: DrawSeed = 1,

@@ -20,9 +20,12 @@ from typing import Any, BinaryIO
 
 from dpe.errors import UserError
 from dpe.files import is_compressed, remove_leftovers_of, whole_compressed_files, whole_file
+from dpe.segmenter.settings import SegmentSettings
 from dpe.settings import differing
 from dpe.store import try_lock
 from dpe.text.corpus import line_bytes
+
+_DEFAULTS = asdict(SegmentSettings())  # which dpe 0.1 recorded too
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,9 @@ class ResumableOutput:
             return None  # nothing was written, or somebody has removed it
         problem = None
         expected = record.published if is_compressed(self._place) else record.bytes
-        if other := next(differing(record.configuration, fresh.configuration), None):
+        recorded = record.configuration
+        asked = {k: v for k, v in recorded.items() if k in fresh.configuration or v != _DEFAULTS.get(k)}
+        if other := next(differing(asked, fresh.configuration), None):
             key, old, new = other
             problem = f"was made with another configuration ({key.replace('_', ' ')} was {old} and is {new})"
         elif partial is None and expected not in (None, size):

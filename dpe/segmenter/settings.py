@@ -24,7 +24,7 @@ class SegmentSettings(Settings):
     """Which segmentations of a line are wanted; random ones are a function of (seed, epoch, line)."""
 
     mode: CutMode = setting("best", "The best segmentation, random ones from the posterior, or the n best.")
-    n: int = setting(1, "Segmentations of a line. [default: 5 for n-best, 1 for sample]", low=1)
+    n: int = setting(1, "Segmentations of a line, for sample and n-best.", low=1)
     temperature: float = setting(
         1.0,
         "For sample: divides the scores; below 1 keeps closer to the best segmentation.",
@@ -32,7 +32,7 @@ class SegmentSettings(Settings):
         high=1e100,
     )
     source_dropout: float = setting(
-        0.0, "Segment the source by BPE dropout of this --epoch first. [default: 0]", low=0, high=1
+        0.0, "Segment the source by BPE dropout of this epoch first.", low=0, high=1
     )
     seed: int = setting(1, "Same seed, same random segmentations.")
     epoch: int = setting(0, "Another epoch gives other random segmentations.")
