@@ -147,7 +147,7 @@ def morphology(
     """Score segmentations against gold morphemes: boundaries, whole morphs, exact matches.
 
     A word is a run of letters and marks. Its ends, and the boundary after a lone word marker, do not count.
-    Several systems are also compared on the words that all cut into equally many pieces.
+    Several systems are also compared on the words that all segment into equally many pieces.
 
     Example: `dpe morphology --pieces bpe.pieces --pieces dpe.pieces --gold gold.tsv`
     """

@@ -206,7 +206,7 @@ def decode(
 
     vocabulary = Vocabulary.load(vocab)
     progress: Progress = context.obj
-    # Where a tab may be text, one that separates cuts stands before the marker that begins the next.
+    # Where a tab may be text, one that separates segmentations stands before the marker of the next.
     may_be_text = format != "ids" and "\t" in vocabulary.normalize("a\tb")
     separator = re.compile(f"\t(?={MARKER})" if may_be_text else "\t")
 

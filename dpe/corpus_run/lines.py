@@ -138,7 +138,7 @@ def _describe_cut(cut: Cut, posterior: Posterior) -> dict[str, Any]:
 
 
 def _describe_posterior(posterior: Posterior | WordPosterior) -> dict[str, Any]:
-    """What does not depend on a cut, about a sentence or a word."""
+    """What does not depend on a segmentation, about a sentence or a word."""
     about = {
         "log_partition": posterior.log_partition,
         "entropy": posterior.entropy,

@@ -1,4 +1,4 @@
-"""What a segmenter answers: a cut, the posterior over all cuts, the probability of a sentence.
+"""What a segmenter answers: a segmentation, the posterior over all of them, the probability of a sentence.
 
 Every position counts the characters of the *normalised line*, in which each word begins with U+2581.
 """
@@ -13,7 +13,7 @@ from dpe.text.words import MARKER, piece_offsets
 
 @dataclass(frozen=True)
 class Segmentation:
-    """One cut of a sentence.
+    """One segmentation of a sentence.
 
     `pieces` joined are the normalised line; neighbouring unknown characters are one piece as written, and
     have the one unknown id in `ids`, which is therefore lossy there. `score` is log p(y, z | x) with the end
@@ -27,7 +27,7 @@ class Segmentation:
 
     @property
     def probability(self) -> float:
-        """Posterior probability of this cut; over all cuts of the sentence they sum to 1."""
+        """Posterior probability of this segmentation; over all of the sentence they sum to 1."""
         return posterior_probability(self.score, self.log_partition)
 
     @property
@@ -47,13 +47,13 @@ class Segmentation:
 
 
 def posterior_probability(score: float, log_partition: float) -> float:
-    """Of a cut of a sentence or a word, from its score and the sum over all cuts."""
+    """Of a segmentation of a sentence or a word, from its score and the sum over all segmentations."""
     return math.exp(min(score - log_partition, 0.0))  # rounding must not lead above 1
 
 
 @dataclass(frozen=True)
 class WordPosterior:
-    """The posterior over the cuts of one word, given the sentence before it and the source."""
+    """The posterior over the segmentations of one word, given the sentence before it and the source."""
 
     word: str
     boundaries: tuple[float, ...]  # probability of a boundary after each character; the last is 1
@@ -63,7 +63,7 @@ class WordPosterior:
 
 @dataclass(frozen=True)
 class Posterior:
-    """The posterior over the cuts of a sentence. The cuts of its words are independent of each other."""
+    """The posterior over the segmentations of a sentence; those of its words are independent."""
 
     text: str  # the normalised line
     words: tuple[WordPosterior, ...]
@@ -93,7 +93,7 @@ def _percent(word: WordPosterior) -> str:
 
 @dataclass(frozen=True)
 class Score:
-    """The exact probability of a sentence, summed over all its cuts."""
+    """The exact probability of a sentence, summed over all its segmentations."""
 
     log_probability: float  # log p(y | x), natural logarithm
     characters: int  # of the normalised line, and one for the end of sentence

@@ -40,7 +40,7 @@ class Translation(NamedTuple):
 class Translator:
     """Translates text: raw lines in, detokenised lines out.
 
-    Sources are cut by the vocabulary's own cut, without dropout, whatever the model was trained with. An
+    Sources are segmented by the vocabulary itself, without dropout, whatever the training was. An
     empty line stays empty. A source of more than 512 pieces is cut between words into parts that are
     translated one by one. Unknown characters in a translation are written as U+2047 (double ?).
 
