@@ -29,7 +29,8 @@ from benchmarks.record import record
 from benchmarks.subjects import text
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.learning import VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER
 
 RUNS, DROPOUT = 5, 0.05

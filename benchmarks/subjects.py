@@ -33,7 +33,8 @@ from dpe.model.translation import TranslationTransformer
 from dpe.segmenter.settings import SegmenterSettings
 from dpe.segmenter.training import train_segmenter
 from dpe.text.corpus import read_lines
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.learning import VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 
 SHARED_TEXT = Path(__file__).parents[2] / "shared" / "data" / "multi30k" / "en-de"
 CACHE = Path(tempfile.gettempdir()) / "dpe-benchmarks"

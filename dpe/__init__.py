@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from dpe.segmenter.settings import SEGMENTER_PRESETS as SEGMENTER_PRESETS
     from dpe.segmenter.settings import SegmenterSettings as SegmenterSettings
     from dpe.segmenter.training import train_segmenter as train_segmenter
+    from dpe.text.learning import VocabularySettings as VocabularySettings
+    from dpe.text.learning import learn_vocabulary as learn_vocabulary
     from dpe.text.vocabulary import Vocabulary as Vocabulary
-    from dpe.text.vocabulary import VocabularySettings as VocabularySettings
-    from dpe.text.vocabulary import learn_vocabulary as learn_vocabulary
     from dpe.training.processes import Session as Session
     from dpe.translator.settings import TRANSLATOR_PRESETS as TRANSLATOR_PRESETS
     from dpe.translator.settings import Search as Search
@@ -38,7 +38,8 @@ _NAMES = {
     "dpe.segmenter.segmenter": ("OnTheFly", "Segmenter", "TrainingPair"),
     "dpe.segmenter.settings": ("SEGMENTER_PRESETS", "SegmenterSettings"),
     "dpe.segmenter.training": ("train_segmenter",),
-    "dpe.text.vocabulary": ("Vocabulary", "VocabularySettings", "learn_vocabulary"),
+    "dpe.text.learning": ("VocabularySettings", "learn_vocabulary"),
+    "dpe.text.vocabulary": ("Vocabulary",),
     "dpe.training.processes": ("Session",),
     "dpe.translator.settings": ("TRANSLATOR_PRESETS", "Search", "TranslatorSettings"),
     "dpe.translator.training": ("train_translator",),

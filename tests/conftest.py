@@ -12,7 +12,8 @@ import pytest
 
 from dpe.cli import run
 from dpe.text.corpus import write_lines
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.learning import VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 from tests.segment_command import Dpe
 from tests.vocabularies import PROTECTED, make_text
 

@@ -15,7 +15,8 @@ from dpe.model.mixed import MixedTransformer
 from dpe.progress import QUIET, Progress
 from dpe.segmenter.settings import SegmenterSettings
 from dpe.segmenter.training import train_segmenter
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.learning import VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Processes, Session
 from dpe.training.state import Position
 

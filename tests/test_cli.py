@@ -18,7 +18,8 @@ from dpe import __version__
 from dpe.cli import app
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.learning import VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 
 DPE = [sys.executable, "-m", "dpe"]
 ROOT = Path(__file__).parents[1]

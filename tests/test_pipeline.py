@@ -17,7 +17,8 @@ from dpe.experiment.stages import Experiment
 from dpe.experiment.texts import Texts, make_corpus
 from dpe.progress import QUIET, Progress
 from dpe.text.corpus import read_lines, write_lines
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.learning import VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Session
 from tests.experiments import MINUSCULE, experiment
 

@@ -163,12 +163,12 @@ def test_a_wrong_override_is_named_as_such(tmp_path: Path, override: str, says: 
 
 
 def test_a_recipe_extends_another_key_by_key(tmp_path: Path) -> None:
-    write(tmp_path, GOOD + "character_coverage = 0.9\n", "base.toml")
+    write(tmp_path, GOOD + "character_coverage = 0.99\n", "base.toml")
     write(tmp_path, 'extends = "base.toml"\nseeds = [7]\n[vocabulary]\nsize = 600\n', "middle.toml")
     top = write(tmp_path, 'extends = "middle.toml"\nsource = "de"\ntarget = "en"\n', "top.toml")
     recipe = read_recipe(top)
     assert (recipe.source, recipe.target, recipe.seeds) == ("de", "en", (7,))
-    assert (recipe.vocabulary.size, recipe.vocabulary.character_coverage) == (600, 0.9)
+    assert (recipe.vocabulary.size, recipe.vocabulary.character_coverage) == (600, 0.99)
     assert recipe.corpus.train == ("train.{language}",)
 
 

@@ -30,7 +30,7 @@ from dpe.experiment.run import in_order, run_stages
 from dpe.experiment.stages import Experiment
 from dpe.progress import QUIET, Progress
 from dpe.text.corpus import read_lines, write_lines
-from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
+from dpe.text.learning import VocabularySettings, learn_vocabulary
 from dpe.training.processes import Session
 
 ROOT = Path(__file__).parents[1]

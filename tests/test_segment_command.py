@@ -14,7 +14,7 @@ from dpe import OnTheFly, Segmenter
 from dpe.text.bpe import BpeDropout
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.draws import Draw
-from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
+from dpe.text.learning import VocabularySettings, learn_vocabulary
 from tests.segment_command import SEGMENT, TEXT, Dpe, changed, start
 from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from dpe.errors import UserError
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
+from dpe.text.learning import VocabularySettings, learn_vocabulary
 from dpe.text.segmenters import (
     METHODS,
     CountSegmenter,
@@ -27,7 +28,7 @@ from dpe.text.segmenters import (
     source_segmenter,
 )
 from dpe.text.unigram import Unigram
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER, split_words
 from tests.dropout_oracle import (
     all_cuts,

@@ -17,9 +17,10 @@ from dpe.segmenter.training import SegmenterTask
 from dpe.text.bpe import BpeDropout
 from dpe.text.corpus import write_lines
 from dpe.text.draws import Draw
+from dpe.text.learning import VocabularySettings, learn_vocabulary
 from dpe.text.segmenters import CountSegmenter, OwnCut
 from dpe.text.text_file import ParallelText
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 from dpe.translator.targets import CountTargets
 from dpe.translator.training import TranslatorTask
 from tests.segmenters import SMALLEST, TARGETS, learned_vocabulary

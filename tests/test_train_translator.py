@@ -16,8 +16,9 @@ from dpe.segmenter.scored_batch import ScoredBatch
 from dpe.segmenter.settings import SegmentSettings
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
+from dpe.text.learning import VocabularySettings, learn_vocabulary
 from dpe.text.segmenters import LongestMatch, OwnCut
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 from dpe.training.log import read_curve
 from dpe.training.trainer import Trainer
 from dpe.translator.settings import TranslatorSettings

@@ -22,9 +22,10 @@ from dpe.model.mixed import MixedTransformer
 from dpe.model.settings import ModelSettings
 from dpe.progress import Progress
 from dpe.segmenter.training import SegmenterTask
+from dpe.text.learning import VocabularySettings, learn_vocabulary
 from dpe.text.segmenters import OwnCut
 from dpe.text.text_file import ParallelText
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 from dpe.training.log import read_curve
 from dpe.training.processes import Processes, Session
 from dpe.training.state import KeptWeights, Position

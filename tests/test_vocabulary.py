@@ -16,12 +16,8 @@ from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
-from dpe.text.vocabulary import (
-    Vocabulary,
-    VocabularySettings,
-    check_protected,
-    learn_vocabulary,
-)
+from dpe.text.learning import VocabularySettings, check_protected, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER
 from tests.vocabularies import make_text, make_vocabulary
 

@@ -128,7 +128,7 @@ def report(
         typer.Option(metavar="FILE", callback=named_file, help="Where to write. [default: RUN/report.html]"),
     ] = None,
 ) -> None:
-    """Write a run as one HTML file that needs nothing else: scores, curves, figures, segmentations, a lattice.
+    """Write a run as one HTML file that needs nothing else: scores, curves, figures, a lattice.
 
     A part that the run has not made yet is named as such. The last section says how to repeat the run.
 

@@ -100,18 +100,17 @@ def given_settings(
     return from_preset(presets, given, f"dpe {context.info_name}")
 
 
-def training_session(
-    context: typer.Context,
-    *,
-    device: str,
-    threads: int | None,
-    save_minutes: float,
-    workers: int | None = None,
-) -> Session:
+def training_session(context: typer.Context) -> Session:
+    """What computes, from the options of a training."""
     from dpe.training.processes import Session
 
+    given = context.params
     return Session(
-        device=device, threads=threads, workers=workers, save_seconds=60 * save_minutes, progress=context.obj
+        device=given["device"],
+        threads=given["threads"],
+        workers=given.get("cut_workers"),
+        save_seconds=60 * given["save_minutes"],
+        progress=context.obj,
     )
 
 

@@ -10,34 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpe.choices import CutFormat, CutMode
-from dpe.commands.options import (
-    Accumulate,
-    Average,
-    Bf16,
-    Changes,
-    Device,
-    DevTarget,
-    Dropout,
-    Epochs,
-    LearningRate,
-    ModelOut,
-    OutFile,
-    Patience,
-    Preset,
-    SaveMinutes,
-    SourceSide,
-    Steps,
-    Threads,
-    TrainingSeed,
-    TrainTarget,
-    VocabularyFile,
-    Warmup,
-    given_settings,
-    refuse_overwriting,
-    setting_option,
-    training_session,
-)
-from dpe.errors import UserError
+from dpe.commands import options
+from dpe.commands.options import given_settings, refuse_overwriting, setting_option, training_session
+from dpe.errors import refuse
 from dpe.progress import Progress
 from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings, SegmentSettings
 from dpe.settings import changed
@@ -80,36 +55,36 @@ Force = Annotated[bool, typer.Option("--force", help="Start over, whatever is in
 def train_segmenter(
     context: typer.Context,
     *,
-    vocab: VocabularyFile,
-    target: TrainTarget,
-    dev_target: DevTarget,
-    out: ModelOut,
-    source: SourceSide = None,
-    dev_source: SourceSide = None,
+    vocab: options.VocabularyFile,
+    target: options.TrainTarget,
+    dev_target: options.DevTarget,
+    out: options.ModelOut,
+    source: options.SourceSide = None,
+    dev_source: options.SourceSide = None,
     no_source: Annotated[
         bool, typer.Option("--no-source", help="A language model of the target alone (LM DPE).")
     ] = False,
-    preset: Preset = "small",
-    epochs: Epochs = None,
-    steps: Steps = None,
+    preset: options.Preset = "small",
+    epochs: options.Epochs = None,
+    steps: options.Steps = None,
     batch_characters: Annotated[
         int | None, setting_option(SegmenterSettings, "batch", more=" [default: the preset's]")
     ] = None,
-    accumulate: Accumulate = None,
-    learning_rate: LearningRate = None,
-    warmup: Warmup = None,
-    dropout: Dropout = None,
+    accumulate: options.Accumulate = None,
+    learning_rate: options.LearningRate = None,
+    warmup: options.Warmup = None,
+    dropout: options.Dropout = None,
     source_dropout: Annotated[
         float | None, setting_option(SegmenterSettings, "source_dropout", more=" [default: 0.05]")
     ] = None,
-    seed: TrainingSeed = None,
-    bf16: Bf16 = None,
-    average: Average = None,
-    patience: Patience = None,
-    changes: Changes = [],  # noqa: B006
-    device: Device = "auto",
-    threads: Threads = None,
-    save_minutes: SaveMinutes = 5.0,
+    seed: options.TrainingSeed = None,
+    bf16: options.Bf16 = None,
+    average: options.Average = None,
+    patience: options.Patience = None,
+    changes: options.Changes = [],  # noqa: B006
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    save_minutes: options.SaveMinutes = 5.0,
 ) -> None:
     """Train the mixed character-subword transformer on the exact marginal likelihood.
 
@@ -121,10 +96,16 @@ def train_segmenter(
     """
     from dpe.segmenter.training import train_segmenter as train
 
-    if no_source and (source or dev_source):
-        raise UserError("--no-source trains a model of the target alone; leave the source files out.")
-    if not no_source and (source is None or dev_source is None):
-        raise UserError("Give --source and --dev-source, or --no-source for a model of the target alone.")
+    refuse(
+        (
+            no_source and (source or dev_source),
+            "--no-source trains a model of the target alone; leave the source files out.",
+        ),
+        (
+            not no_source and (source is None or dev_source is None),
+            "Give --source and --dev-source, or --no-source for a model of the target alone.",
+        ),
+    )
     train(
         out,
         vocabulary=vocab,
@@ -133,13 +114,9 @@ def train_segmenter(
         dev_source=dev_source,
         dev_target=dev_target,
         settings=given_settings(
-            context,
-            SEGMENTER_PRESETS,
-            changes,
-            batch=batch_characters,
-            source=False if no_source else None,
+            context, SEGMENTER_PRESETS, changes, batch=batch_characters, source=False if no_source else None
         ),
-        session=training_session(context, device=device, threads=threads, save_minutes=save_minutes),
+        session=training_session(context),
     )
 
 
@@ -149,7 +126,7 @@ def segment(
     segmenter: SegmenterDirectory,
     source: SourceFile = None,
     target: TargetFile = None,
-    out: OutFile = None,
+    out: options.OutFile = None,
     mode: Annotated[CutMode, setting_option(SegmentSettings, "mode")] = "best",
     n: Annotated[int | None, setting_option(SegmentSettings, "n", more=_N_DEFAULT)] = None,
     temperature: Annotated[float, setting_option(SegmentSettings, "temperature")] = 1.0,
@@ -161,7 +138,7 @@ def segment(
     ] = "pieces",
     batch_characters: BatchCharacters = 4_000,
     workers: Workers = None,
-    device: Device = "auto",
+    device: options.Device = "auto",
     force: Force = False,
 ) -> None:
     """Segment a text with a trained segmenter. One line in, one line out.
@@ -207,13 +184,13 @@ def score(
     segmenter: SegmenterDirectory,
     source: SourceFile = None,
     target: TargetFile = None,
-    out: OutFile = None,
+    out: options.OutFile = None,
     source_dropout: SourceDropout = 0.0,
     seed: DrawSeed = 1,
     epoch: Epoch = 0,
     batch_characters: BatchCharacters = 4_000,
     workers: Workers = None,
-    device: Device = "auto",
+    device: options.Device = "auto",
     force: Force = False,
 ) -> None:
     """Exact log-probability of every line, summed over all its segmentations. One line in, one line out.
@@ -279,12 +256,11 @@ def _run(
     has_source = model_settings(
         read_settings(segmenter, "segmenter"), SegmenterSettings, str(segmenter)
     ).source
-    if source is not None and not has_source:
-        raise UserError(f"{segmenter} was trained without a source; leave --source out.")
-    if source is None and target is not None and has_source:
-        raise UserError(f"{segmenter} was trained with a source; give --source too.")
-    if source is not None and target is None:
-        raise UserError("The target is missing; give --target too, or both sides on standard input.")
+    refuse(
+        (source and not has_source, f"{segmenter} was trained without a source; leave --source out."),
+        (target and has_source and not source, f"{segmenter} was trained with a source; give --source too."),
+        (source and not target, "The target is missing; give --target too, or both sides on standard input."),
+    )
     for place in (out, out and partial_file(out)):
         refuse_overwriting(place, source, target, *model_files(segmenter))
     chosen = choose_device(device)

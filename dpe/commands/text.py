@@ -10,9 +10,17 @@ from typing import Annotated
 import typer
 
 from dpe.choices import CountMethod, Normalization, PieceFormat, VocabularyType
-from dpe.commands.options import InputFile, OutFile, VocabularyFile, named_file, refuse_overwriting
+from dpe.commands.options import (
+    InputFile,
+    OutFile,
+    VocabularyFile,
+    named_file,
+    refuse_overwriting,
+    setting_option,
+)
 from dpe.errors import UserError
 from dpe.progress import Progress
+from dpe.text.learning import VocabularySettings
 
 
 def demo_corpus(
@@ -81,15 +89,10 @@ def vocab(
     out: Annotated[Path, typer.Option(metavar="FILE", callback=named_file, help="Where to write the model.")],
     source: Annotated[list[Path], typer.Option(metavar="FILE", help="Source text; may be repeated.")] = [],  # noqa: B006
     target: Annotated[list[Path], typer.Option(metavar="FILE", help="Target text; may be repeated.")] = [],  # noqa: B006
-    size: Annotated[int, typer.Option(help="Number of pieces.")] = 32_000,
-    kind: Annotated[VocabularyType, typer.Option("--type", help="How pieces are learned.")] = "bpe",
-    normalization: Annotated[
-        Normalization,
-        typer.Option(help="nfkc folds compatible characters; identity keeps the text as it is."),
-    ] = "nfkc",
-    character_coverage: Annotated[
-        float, typer.Option(help="Share of characters that become pieces; the rest is unknown.")
-    ] = 1.0,
+    size: Annotated[int, setting_option(VocabularySettings, "size", more=" [default: 32000]")] = 32_000,
+    kind: Annotated[VocabularyType, setting_option(VocabularySettings, "type", "--type")] = "bpe",
+    normalization: Annotated[Normalization, setting_option(VocabularySettings, "normalization")] = "nfkc",
+    character_coverage: Annotated[float, setting_option(VocabularySettings, "character_coverage")] = 1.0,
     protect: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Strings, one a line, that are always one piece.")
     ] = None,
@@ -104,7 +107,7 @@ def vocab(
     """
     from dpe.files import is_standard_stream, refuse_same_file
     from dpe.text.corpus import read_lines, write_lines
-    from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
+    from dpe.text.learning import learn_vocabulary
 
     refuse_overwriting(out, *source, *target, protect)
     refuse_overwriting(listing, *source, *target, protect, out)
@@ -178,13 +181,10 @@ def encode(
     vocabulary = Vocabulary.load(vocab)
     segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest)
     progress: Progress = context.obj
-
-    def encoded() -> Iterator[str]:
-        for number, line in enumerate(progress.track(read_lines(file), "encoding")):
-            yield format_pieces(segmenter.cut(line, Draw(seed, epoch, number)), format, vocabulary)
-
     refuse_overwriting(out, file, vocab)
-    write_lines(out, encoded())
+    lines = enumerate(progress.track(read_lines(file), "encoding"))
+    cut = (segmenter.cut(line, Draw(seed, epoch, number)) for number, line in lines)
+    write_lines(out, (format_pieces(pieces, format, vocabulary) for pieces in cut))
 
 
 def decode(

@@ -9,33 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dpe.choices import BleuTokens, SourceMethod, TargetMethod
-from dpe.commands.options import (
-    Accumulate,
-    Average,
-    Bf16,
-    Changes,
-    Device,
-    DevTarget,
-    Dropout,
-    Epochs,
-    InputFile,
-    LearningRate,
-    ModelOut,
-    OutFile,
-    Patience,
-    Preset,
-    SaveMinutes,
-    Steps,
-    Threads,
-    TrainingSeed,
-    TrainTarget,
-    VocabularyFile,
-    Warmup,
-    given_settings,
-    refuse_overwriting,
-    setting_option,
-    training_session,
-)
+from dpe.commands import options
+from dpe.commands.options import given_settings, refuse_overwriting, setting_option, training_session
 from dpe.progress import Progress
 from dpe.translator.settings import TRANSLATOR_PRESETS, Search, TranslatorSettings
 
@@ -74,12 +49,12 @@ def _setting(name: str, default: object = "the preset's") -> Any:
 def train_translator(
     context: typer.Context,
     *,
-    vocab: VocabularyFile,
+    vocab: options.VocabularyFile,
     source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")],
-    target: TrainTarget,
+    target: options.TrainTarget,
     dev_source: Annotated[Path, typer.Option(metavar="FILE", help="Source side of the development text.")],
-    dev_target: DevTarget,
-    out: ModelOut,
+    dev_target: options.DevTarget,
+    out: options.ModelOut,
     source_method: Annotated[SourceMethod, setting_option(TranslatorSettings, "source_method")] = "bpe",
     target_method: Annotated[TargetMethod, setting_option(TranslatorSettings, "target_method")] = "bpe",
     segmenter: SegmenterOfTargets = None,
@@ -90,23 +65,23 @@ def train_translator(
     cut_workers: CutWorkers = None,
     moses: Moses = None,
     bleu_tokenize: Annotated[BleuTokens | None, _setting("bleu_tokenize", "13a")] = None,
-    preset: Preset = "small",
-    epochs: Epochs = None,
-    steps: Steps = None,
+    preset: options.Preset = "small",
+    epochs: options.Epochs = None,
+    steps: options.Steps = None,
     batch_tokens: Annotated[int | None, _setting("batch")] = None,
-    accumulate: Accumulate = None,
-    learning_rate: LearningRate = None,
-    warmup: Warmup = None,
-    dropout: Dropout = None,
+    accumulate: options.Accumulate = None,
+    learning_rate: options.LearningRate = None,
+    warmup: options.Warmup = None,
+    dropout: options.Dropout = None,
     label_smoothing: Annotated[float | None, _setting("label_smoothing", 0.1)] = None,
-    seed: TrainingSeed = None,
-    bf16: Bf16 = None,
-    average: Average = None,
-    patience: Patience = None,
-    changes: Changes = [],  # noqa: B006
-    device: Device = "auto",
-    threads: Threads = None,
-    save_minutes: SaveMinutes = 5.0,
+    seed: options.TrainingSeed = None,
+    bf16: options.Bf16 = None,
+    average: options.Average = None,
+    patience: options.Patience = None,
+    changes: options.Changes = [],  # noqa: B006
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    save_minutes: options.SaveMinutes = 5.0,
 ) -> None:
     """Train a subword transformer on text segmented by any method; the best on development BLEU is kept.
 
@@ -129,9 +104,7 @@ def train_translator(
         segmenter=segmenter,
         cuts=cuts,
         settings=given_settings(context, TRANSLATOR_PRESETS, changes, batch=batch_tokens),
-        session=training_session(
-            context, device=device, threads=threads, save_minutes=save_minutes, workers=cut_workers
-        ),
+        session=training_session(context),
     )
 
 
@@ -139,8 +112,8 @@ def translate(
     context: typer.Context,
     *,
     translator: TranslatorDirectory,
-    file: InputFile = None,
-    out: OutFile = None,
+    file: options.InputFile = None,
+    out: options.OutFile = None,
     beam: Annotated[int, setting_option(Search, "beam", more=" [default: 5]")] = 5,
     length_penalty: Annotated[float, setting_option(Search, "length_penalty", more=" [default: 1]")] = 1.0,
     n_best: Annotated[

@@ -20,12 +20,12 @@ from typing import Any, BinaryIO
 
 from dpe.errors import UserError
 from dpe.files import is_compressed, remove_leftovers_of, whole_compressed_files, whole_file
-from dpe.segmenter.settings import SegmentSettings
 from dpe.settings import differing
 from dpe.store import try_lock
 from dpe.text.corpus import line_bytes
 
-_DEFAULTS = asdict(SegmentSettings())  # which dpe 0.1 recorded too
+# Which dpe 0.1 recorded too.
+_DEFAULTS = {"mode": "best", "n": 1, "temperature": 1.0, "source_dropout": 0.0, "seed": 1, "epoch": 0}
 
 
 @dataclass(frozen=True)

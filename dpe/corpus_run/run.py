@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -28,9 +28,6 @@ from dpe.machine import cores
 from dpe.model.batch_order import batches_by_length
 from dpe.progress import Clock, Progress
 from dpe.text.corpus import Pair, read_lines, read_pairs, read_tsv
-
-if TYPE_CHECKING:
-    from dpe.text.text_file import ParallelText
 
 WINDOW = 2_000  # lines
 _SHORT_TEXT = 1_000  # lines; starting a worker takes as long as segmenting so many
@@ -99,20 +96,6 @@ def _without_tabs(pairs: Iterator[Pair]) -> Iterator[Pair]:
                 "give the target alone, as a file if tabs are part of it."
             )
         yield pair
-
-
-@dataclass(frozen=True)
-class OpenText:
-    """A parallel text that is open already; without `has_source` its source side is not read."""
-
-    text: ParallelText
-    has_source: bool
-
-    def pairs(self) -> Iterator[Pair]:
-        return iter(self.text) if self.has_source else (Pair(None, line) for line in self.text.target)
-
-    def count(self) -> int:
-        return len(self.text)
 
 
 @dataclass

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from dpe.choices import BleuTokens, Normalization
+from dpe.choices import BleuTokens
 from dpe.errors import UserError, refuse
 from dpe.experiment.systems import SegmenterName, System
 from dpe.model.settings import from_preset
 from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings
 from dpe.settings import Settings, build, changed, checked, merged, nearest, parse_override, setting
+from dpe.text.learning import VocabularySettings
 from dpe.translator.settings import TRANSLATOR_PRESETS, Search, TranslatorSettings
 
 LANGUAGE = "{language}"
@@ -69,18 +70,21 @@ class CorpusFields(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabularyFields(Settings):
+class VocabularyFields(VocabularySettings):
     """[vocabulary]: learned from both sides of the training text together, unless `text` names others."""
 
-    size: int = setting(32_000, "Number of pieces.")
-    normalization: Normalization = setting("nfkc", "nfkc, or identity to keep the text as it is.")
-    character_coverage: float = setting(1.0, "Share of characters that become pieces.")
     text: tuple[str, ...] = setting((), "Files below `data` to learn it from instead of the training text.")
     model: str = setting("", "A BPE model below `data` instead of one that is learned.")
 
     def __post_init__(self) -> None:
-        if self.model and self.text:
-            raise UserError("vocabulary.model and vocabulary.text exclude each other; give one of them.")
+        super().__post_init__()
+        refuse(
+            (
+                self.model and self.text,
+                "vocabulary.model and vocabulary.text exclude each other; give one of them.",
+            ),
+            (self.type != "bpe", "The systems of a recipe decide the type of its vocabularies."),
+        )
 
 
 class Section(dict[str, Any]):

@@ -80,7 +80,9 @@ def run_experiment(experiment: Experiment, part: Part = Part()) -> list[Table]:
     """Make what is not up to date, write the results, and give them as tables: scores, tests, examples."""
     recipe, root = experiment.recipe, experiment.root
     stages = plan(experiment, part)
-    _refuse_files_without_plan(root)
+    for name in (RECIPE, RESULTS, TABLE):  # a run writes its plan first
+        if (root / name).exists() and not (root / PLAN).exists():
+            raise UserError(f"{root / name} already exists and was not created by dpe; choose another --out.")
     with shared_run(root, fixed_settings(experiment)):
         _write_plan(experiment)
         run_stages(stages, Artifacts(root), experiment.session.progress)
@@ -107,13 +109,6 @@ def example_tables(recipe: Recipe, root: Path, stages: Sequence[Stage]) -> list[
             title = f"Words of {recipe.cut[0]} that are cut differently, the most frequent first"
             tables.append(Table(title, columns, rows, frozenset(columns)))
     return [table for table in tables if table.rows]
-
-
-def _refuse_files_without_plan(root: Path) -> None:
-    """A run writes its plan first, so files with our names in a directory without one are of others."""
-    for name in (RECIPE, RESULTS, TABLE):
-        if (root / name).exists() and not (root / PLAN).exists():
-            raise UserError(f"{root / name} already exists and was not created by dpe; choose another --out.")
 
 
 def _write_plan(experiment: Experiment) -> None:

@@ -17,8 +17,8 @@ from dpe.experiment.texts import Texts
 from dpe.segmenter.segmenter import Segmenter
 from dpe.text.corpus import read_lines
 from dpe.text.draws import Draw
+from dpe.text.learning import VocabularySettings, learn_vocabulary
 from dpe.text.segmenters import make_segmenter
-from dpe.text.vocabulary import VocabularySettings, learn_vocabulary
 
 _BPE_SYSTEMS = {"BPE": "bpe", "BPE dropout": "bpe-dropout", "longest match": "longest-match"}
 _N_BEST = 3
@@ -107,8 +107,7 @@ class ShownRun:
         """The test text segmented by a count-based method, with a vocabulary of the segmenter's size."""
         vocabulary = self.segmenter.vocabulary
         if vocabulary.type != type:
-            lines = (line for path in self.train for line in read_lines(path))
             settings = VocabularySettings(size=len(vocabulary), type=type, normalization=self.normalization)
-            vocabulary = learn_vocabulary(lines, settings)
+            vocabulary = learn_vocabulary(self.train, settings)
         segmenter = make_segmenter(method, vocabulary)
         return [segmenter.cut(line, Draw(line=number)) for number, line in enumerate(self.targets)]

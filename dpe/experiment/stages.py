@@ -21,22 +21,8 @@ from typing import Any
 
 from dpe.choices import VocabularyType
 from dpe.evaluation.scores import LENGTH_LIMITS, METRICS
+from dpe.experiment import outputs as made
 from dpe.experiment.artifacts import Facts, Stage
-from dpe.experiment.outputs import (
-    CUTS,
-    EVALUATED,
-    EXAMPLES,
-    SCORES,
-    TESTS,
-    cut_by_segmenter,
-    cut_by_vocabulary,
-    pieces_file,
-    training_counts,
-    translate_texts,
-    write_examples,
-    write_scores,
-    write_tests,
-)
 from dpe.experiment.recipe import Recipe
 from dpe.experiment.systems import SYSTEMS, SegmenterName, System
 from dpe.experiment.texts import (
@@ -51,7 +37,7 @@ from dpe.model.checkpoint import CURVE, MODEL, SETTINGS, VOCABULARY
 from dpe.model.settings import ModelSettings, model_settings
 from dpe.segmenter.training import train_segmenter
 from dpe.settings import build, changed
-from dpe.text.vocabulary import VocabularySettings
+from dpe.text.learning import VocabularySettings
 from dpe.training.processes import Session
 from dpe.training.state import Position
 from dpe.translator.settings import Search
@@ -112,6 +98,7 @@ class Experiment:
             type=type,
             normalization=fields.normalization,
             character_coverage=fields.character_coverage,
+            protected=fields.protected,
         )
         about, model = changed(settings), None
         if fields.model and type == "bpe":
@@ -135,14 +122,10 @@ class Experiment:
         settings = self.recipe.segmenter_settings(name)
 
         def make(directory: Path) -> Facts:
-            train, dev = (self.texts.prepared_pair(split) for split in ("train", "dev"))
             position = train_segmenter(
                 directory,
                 vocabulary=vocabulary_path(self.root, "bpe"),
-                source=train[0],
-                target=train[1],
-                dev_source=dev[0],
-                dev_target=dev[1],
+                **self.texts.for_training(),
                 settings=settings,
                 session=self.session,
             )
@@ -162,7 +145,7 @@ class Experiment:
         splits = self.recipe.cut
 
         def make(directory: Path) -> Facts:
-            cut_by_vocabulary(directory, vocabulary_path(self.root, "bpe"), self.texts, splits)
+            made.cut_by_vocabulary(directory, vocabulary_path(self.root, "bpe"), self.texts, splits)
             return {}
 
         return Stage(
@@ -170,7 +153,7 @@ class Experiment:
             settings={"cut": splits},
             needs=(self.corpus, self.vocabulary("bpe")),
             make=make,
-            outputs=tuple(map(pieces_file, splits)),
+            outputs=tuple(map(made.pieces_file, splits)),
         )
 
     def segmentation(self, name: SegmenterName) -> Stage:
@@ -178,16 +161,16 @@ class Experiment:
         plain, segmenter = self.plain_segmentation(), self.segmenter(name)
 
         def make(directory: Path) -> Facts:
-            cut_by_segmenter(directory, self.root / segmenter.name, self.texts, splits, self.session)
-            counts = training_counts(vocabulary_path(self.root, "bpe"), self.texts)
-            return write_examples(directory, self.root / plain.name, counts, splits[0])
+            made.cut_by_segmenter(directory, self.root / segmenter.name, self.texts, splits, self.session)
+            counts = made.training_counts(vocabulary_path(self.root, "bpe"), self.texts)
+            return made.write_examples(directory, self.root / plain.name, counts, splits[0])
 
         return Stage(
             name=f"segmentations/{name}",
             settings={"cut": splits},
             needs=(plain, segmenter),
             make=make,
-            outputs=(*map(pieces_file, splits), EXAMPLES),
+            outputs=(*map(made.pieces_file, splits), made.EXAMPLES),
         )
 
     def translator(self, system: System, seed: int) -> Stage:
@@ -195,16 +178,12 @@ class Experiment:
         segmenter = self.segmenter(system.segmenter) if system.segmenter else None
 
         def make(directory: Path) -> Facts:
-            train, dev = (self.texts.prepared_pair(split) for split in ("train", "dev"))
             position = train_translator(
                 directory,
                 vocabulary=vocabulary_path(self.root, system.vocabulary),
-                source=train[0],
-                target=train[1],
-                dev_source=dev[0],
-                dev_target=dev[1],
+                **self.texts.for_training(),
                 segmenter=self.root / segmenter.name if segmenter else None,
-                cuts=self.root / segmenter.name / CUTS if segmenter else None,
+                cuts=self.root / segmenter.name / made.CUTS if segmenter else None,
                 settings=settings,
                 session=self.session,
             )
@@ -224,7 +203,7 @@ class Experiment:
         translator, decoding = self.translator(system, seed), self.recipe.decoding
 
         def make(directory: Path) -> Facts:
-            translate_texts(directory, self.root / translator.name, self.texts, decoding, self.session)
+            made.translate_texts(directory, self.root / translator.name, self.texts, decoding, self.session)
             return {}
 
         return Stage(
@@ -233,7 +212,7 @@ class Experiment:
             same_settings=lambda recorded: build(Search, recorded, "decoding") == decoding,
             needs=(self.corpus, translator),
             make=make,
-            outputs=tuple(f"{split}.{self.recipe.target}" for split in EVALUATED),
+            outputs=tuple(f"{split}.{self.recipe.target}" for split in made.EVALUATED),
         )
 
     def scores(self, system: System, seed: int) -> Stage:
@@ -242,10 +221,10 @@ class Experiment:
             name=f"scores/{system.name}/seed-{seed}",
             settings={"metrics": list(METRICS), "length_limits": list(LENGTH_LIMITS)} | self._tokens,
             needs=(self.corpus, translation),
-            make=lambda directory: write_scores(
+            make=lambda directory: made.write_scores(
                 directory, self.root / translation.name, self.texts, self.recipe.bleu_tokenize
             ),
-            outputs=(SCORES,),
+            outputs=(made.SCORES,),
         )
 
     @property
@@ -264,10 +243,10 @@ class Experiment:
             name=f"significance/{system.name}/{baseline.name}/{tested}",
             settings=self._tokens,
             needs=(self.corpus, *ours, *others),
-            make=lambda directory: write_tests(
+            make=lambda directory: made.write_tests(
                 directory, places[0], places[1], self.texts, self.recipe.bleu_tokenize
             ),
-            outputs=(TESTS,),
+            outputs=(made.TESTS,),
         )
 
     @property

@@ -15,10 +15,11 @@ from dpe.errors import UserError
 from dpe.experiment.recipe import Recipe, Split
 from dpe.model.checkpoint import VOCABULARY
 from dpe.progress import Progress
-from dpe.text.corpus import Pair, read_lines, read_pairs, write_lines
+from dpe.text.corpus import Pair, read_pairs, write_lines
+from dpe.text.learning import VocabularySettings, learn_vocabulary
 from dpe.text.preparation import CleaningRules, Moses, clean
 from dpe.text.text_file import ParallelText
-from dpe.text.vocabulary import Vocabulary, VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 
 _SEED = 1  # of the built-in corpus, and of the draw of training lines
 
@@ -47,6 +48,12 @@ class Texts:
 
     def prepared_pair(self, split: Split) -> tuple[Path, Path]:
         return self.prepared(split, self.source), self.prepared(split, self.target)
+
+    def for_training(self) -> dict[str, Path]:
+        """The texts that a training reads, by the names of its arguments."""
+        source, target = self.prepared_pair("train")
+        dev_source, dev_target = self.prepared_pair("dev")
+        return {"source": source, "target": target, "dev_source": dev_source, "dev_target": dev_target}
 
     def open(self, split: Split, *, cache: Path) -> ParallelText:
         return ParallelText.open(*self.prepared_pair(split), cache=cache)
@@ -155,7 +162,7 @@ def make_vocabulary(
 ) -> dict[str, Any]:
     """Learn one vocabulary from all files together, or copy the user's model, which must be BPE."""
     if model is None:
-        vocabulary = learn_vocabulary(chain.from_iterable(map(read_lines, files)), settings)
+        vocabulary = learn_vocabulary(files, settings)
     else:
         vocabulary = Vocabulary.load(model)
         if vocabulary.type != "bpe":

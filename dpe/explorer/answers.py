@@ -25,9 +25,8 @@ from dpe.segmenter.answers import Posterior, posterior_probability
 from dpe.segmenter.lattice_edges import WordEdges, sentence_edges
 from dpe.segmenter.scored_batch import ScoredBatch
 from dpe.segmenter.segmenter import Segmenter
+from dpe.segmenter.settings import SegmentSettings
 from dpe.text.corpus import Pair, one_line
-from dpe.text.draws import Draw
-from dpe.text.segmenters import source_segmenter
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER, pieces_by_word, split_words
 
@@ -75,14 +74,17 @@ class Explorer:
             raise UserError(f"There is no segmenter {name!r}; choose one of {', '.join(self._segmenters)}.")
         segmenter = self._segmenters[name]
         _check(question, segmenter)
-        pieces = _source_pieces(question, segmenter.vocabulary)
-        example = segmenter.example(0, pieces, question.target)
-
-        def describe(batch: ScoredBatch) -> list[Answer]:
-            return [_describe(batch, segmenter, question, name, pieces)]
-
+        # As `dpe segment --source-dropout P --epoch DRAW` segments a first line.
+        settings = SegmentSettings(source_dropout=question.source_dropout, epoch=question.draw)
+        pair = (0, question.source, question.target)
         with self._one_at_a_time:
-            return segmenter.answers([example], describe)[0]
+            found = segmenter.answer_pairs(
+                [pair], lambda batch: [_describe(batch, segmenter, question, name)], settings
+            )
+        source, answer = found[0]
+        if source is not None:
+            answer.source_words = pieces_by_word(split_words("".join(source)), source)
+        return answer
 
 
 def _check(question: Question, segmenter: Segmenter) -> None:
@@ -103,23 +105,13 @@ def _refuse_long(side: str, text: str) -> None:
         raise TooLong(f"The {side} has {len(text):,} characters; give at most {LONGEST_TEXT:,}.")
 
 
-def _source_pieces(question: Question, vocabulary: Vocabulary) -> list[str] | None:
-    """The source, segmented as `dpe segment --source-dropout P --epoch DRAW` segments a first line."""
-    if question.source is None:
-        return None
-    cut = source_segmenter(vocabulary, question.source_dropout).cut
-    return cut(question.source, Draw(epoch=question.draw))
-
-
-def _describe(
-    batch: ScoredBatch, segmenter: Segmenter, question: Question, name: str, source: list[str] | None
-) -> Answer:
+def _describe(batch: ScoredBatch, segmenter: Segmenter, question: Question, name: str) -> Answer:
     (posterior,), (score,) = batch.posterior(), segmenter.batch_scores(batch)
     vocabulary = segmenter.vocabulary
     return Answer(
         segmenter=name,
         normalized=posterior.text,
-        source_words=None if source is None else pieces_by_word(split_words("".join(source)), source),
+        source_words=None,
         source_dropout=question.source_dropout,
         draw=question.draw,
         own_cut_method="BPE" if vocabulary.type == "bpe" else "unigram",

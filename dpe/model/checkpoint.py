@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
-from dpe.errors import UserError
+from dpe.errors import UserError, refuse
 from dpe.files import whole_file
 from dpe.model.settings import model_settings
 from dpe.settings import first_difference
@@ -143,10 +143,11 @@ def read_settings(directory: Path, kind: str) -> dict[str, Any]:
         raise UserError(f"{path} cannot be read ({error}); train again.") from error
     if not isinstance(record, dict) or not {"kind", "format", "vocabulary"} <= record.keys():
         raise UserError(f"{path} was not written by dpe.")
-    if record["kind"] != kind:
-        raise UserError(f"{directory} contains a {record['kind']}, not a {kind}.")
-    if record["format"] not in (1, FORMAT):
-        raise UserError(f"{path} has format {record['format']}; this version of dpe reads 1 and {FORMAT}.")
+    there, form = record["kind"], record["format"]
+    refuse(
+        (there != kind, f"{directory} contains a {there}, not a {kind}."),
+        (form not in (1, FORMAT), f"{path} has format {form}; this version of dpe reads 1 and {FORMAT}."),
+    )
     return record
 
 

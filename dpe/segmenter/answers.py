@@ -80,15 +80,13 @@ class Posterior:
         return math.fsum(word.entropy for word in self.words)
 
     def __str__(self) -> str:
-        rows = (f"{word.word}  {_percent(word)}  entropy {word.entropy:.3f}" for word in self.words)
+        """A word a line: `See  S|97 e e  entropy 0.135`; `|97` is a boundary of 97 percent."""
+        rows = []
+        for word in self.words:
+            shares = [round(100 * probability) for probability in word.boundaries[:-1]]
+            marked = [f"{c}|{n}" if n else c for c, n in zip(word.word, [*shares, 0], strict=True)]
+            rows.append(f"{word.word}  {' '.join(marked)}  entropy {word.entropy:.3f}")
         return "\n".join(rows)
-
-
-def _percent(word: WordPosterior) -> str:
-    """`S|97 e e|3`: after which characters a boundary has at least 1 percent."""
-    shares = (round(100 * probability) for probability in word.boundaries[:-1])
-    marked = (f"{c}|{share}" if share else c for c, share in zip(word.word, shares, strict=False))
-    return " ".join([*marked, word.word[-1]])
 
 
 @dataclass(frozen=True)

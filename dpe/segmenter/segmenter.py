@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 import torch
 
-from dpe.errors import UserError
+from dpe.errors import UserError, refuse
 from dpe.files import file_hash
 from dpe.model.batch_order import batches_by_length
 from dpe.model.batching import MixedCollator, MixedExample, mixed_example
@@ -240,10 +240,8 @@ class Segmenter:
 
     def refuse_wrong_source(self, *, given: bool) -> None:
         """A source must be given if, and only if, the segmenter was trained with one."""
-        if given and not self.has_source:
-            raise UserError("This segmenter was trained without a source; give no source (in Python None).")
-        if self.has_source and not given:
-            raise UserError("This segmenter was trained with a source; give the source of every target.")
+        needs = "with a source; give the source of every target." if self.has_source else "without a source."
+        refuse((given != self.has_source, f"This segmenter was trained {needs}"))
 
     def _segmentation(self, cut: Cut, log_partition: float) -> Segmentation:
         ids = tuple(self.vocabulary.piece_ids(cut.pieces))

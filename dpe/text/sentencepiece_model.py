@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -12,7 +12,6 @@ from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
 
-SPECIAL_PIECES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
 # SentencePiece's piece types (sentencepiece_model.proto).
 NORMAL, USER_DEFINED, BYTE = 1, 4, 6
 _FIRST_PRIVATE = 0xF0000
@@ -36,12 +35,12 @@ def load_processor(content: bytes, name: str) -> Any:
         raise UserError(f"{name} is damaged; SentencePiece says: {str(error).strip()}") from error
 
 
-def with_special_pieces(model: Any) -> tuple[tuple[str, ...], dict[str, int]]:
+def with_special_pieces(model: Any, special: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, int]]:
     """All pieces by id, and the four special ids; those that the model lacks follow its pieces."""
     pieces = [p.piece for p in model.pieces]
     trainer = model.trainer_spec
     ids = {"pad": trainer.pad_id, "unk": trainer.unk_id, "bos": trainer.bos_id, "eos": trainer.eos_id}
-    for name, piece in SPECIAL_PIECES.items():
+    for name, piece in special.items():
         if not 0 <= ids[name] < len(model.pieces):
             ids[name] = len(pieces)
             pieces.append(piece)

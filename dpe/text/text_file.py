@@ -145,6 +145,12 @@ class ParallelText:
     def __len__(self) -> int:
         return len(self.target)
 
+    def pairs(self) -> Iterator[Pair]:
+        return iter(self)
+
+    def count(self) -> int:
+        return len(self)
+
     def describe(self) -> dict[str, str | int | None]:
         """Enough to notice that another text is given."""
         source = None if self.source is None else self.source.digest()

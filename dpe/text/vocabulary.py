@@ -1,4 +1,4 @@
-"""A SentencePiece model seen as pieces, characters and merge ranks: learn, load, encode, decode.
+"""A SentencePiece model seen as pieces, characters and merge ranks: load, encode, decode.
 
 Text is handled in its *marked* form: SentencePiece's normalisation of the line, in which every space is
 the word marker U+2581 and one marker stands before the first word. The joined pieces are the marked line:
@@ -9,51 +9,26 @@ the word marker U+2581 and one marker stands before the first word. The joined p
 from __future__ import annotations
 
 import hashlib
-import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
-
-from dpe.choices import Normalization, VocabularyType
+from dpe.choices import VocabularyType
 from dpe.errors import UserError
 from dpe.files import os_errors, whole_file
 from dpe.text.sentencepiece_model import (
     BYTE,
     NORMAL,
-    SPECIAL_PIECES,
     USER_DEFINED,
     ProtectedUnigram,
     load_processor,
     parse,
     with_special_pieces,
 )
-from dpe.text.words import MARKER, checked_text
-
-# Our names of SentencePiece's rules. Its "nmt_nfkc" is NFKC that also turns unusual spaces into spaces.
-_NORMALIZATION_RULES = {"nfkc": "nmt_nfkc", "identity": "identity"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class VocabularySettings:
-    """How a vocabulary is learned."""
-
-    size: int = 32000
-    type: VocabularyType = "bpe"
-    normalization: Normalization = "nfkc"
-    character_coverage: float = 1.0
-    protected: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not len(SPECIAL_PIECES) < self.size < 2**31:
-            raise UserError(f"The vocabulary size must be 5 to {2**31 - 1}, got {self.size}.")
-        if not 0.98 <= self.character_coverage <= 1:  # SentencePiece's limits
-            raise UserError(f"The character coverage must be 0.98 to 1, got {self.character_coverage}.")
+from dpe.text.words import MARKER, SPECIAL_PIECES, checked_text
 
 
 class Vocabulary:
@@ -70,7 +45,7 @@ class Vocabulary:
             raise UserError(f"{name} {flaw}.")
         self._processor = load_processor(content, name)
         self.type: VocabularyType = "bpe" if self._model.trainer_spec.model_type == 2 else "unigram"
-        self.pieces, special = with_special_pieces(self._model)
+        self.pieces, special = with_special_pieces(self._model, SPECIAL_PIECES)
         self.pad_id, self.unk_id = special["pad"], special["unk"]
         self.bos_id, self.eos_id = special["bos"], special["eos"]
 
@@ -224,44 +199,6 @@ class Vocabulary:
         return self.decode(self.pieces_of_ids(ids))
 
 
-def learn_vocabulary(lines: Iterable[str], settings: VocabularySettings) -> Vocabulary:
-    """Learn a joint vocabulary from the lines of all sides. Same lines, same settings: same bytes."""
-    protected = check_protected(settings.protected)
-    model = io.BytesIO()
-    try:
-        # An iterator and a writer, because SentencePiece stores the names of files it is given.
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
-            model_writer=model,
-            vocab_size=settings.size,
-            model_type=settings.type,
-            normalization_rule_name=_NORMALIZATION_RULES[settings.normalization],
-            character_coverage=settings.character_coverage,
-            user_defined_symbols=list(protected),
-            pad_id=0,
-            unk_id=1,
-            bos_id=2,
-            eos_id=3,
-            max_sentence_length=1 << 30,  # its default silently skips long lines
-            minloglevel=2,
-        )
-    except (RuntimeError, OSError) as error:
-        raise UserError(_explain(str(error), settings)) from error
-    return Vocabulary(model.getvalue())
-
-
-def check_protected(strings: Sequence[str]) -> tuple[str, ...]:
-    """Protected strings without repetition; those that cannot be one piece are refused."""
-    for string in strings:
-        has_space = any(c.isspace() or c in (MARKER, "\0") for c in string)
-        if not string or has_space or string in SPECIAL_PIECES.values():
-            raise UserError(
-                f"{string!r} cannot be a protected string: it is empty, is a special piece, or contains "
-                "whitespace, U+2581 or U+0000; remove it."
-            )
-    return tuple(dict.fromkeys(strings))
-
-
 def _flaws(model: Any) -> Iterator[str]:
     """Why segmentations of this model could not be exact, and what to do about it."""
     trainer, pieces, match_text = model.trainer_spec, model.pieces, (NORMAL, USER_DEFINED)
@@ -285,21 +222,3 @@ def _flaws(model: Any) -> Iterator[str]:
                 f"has the piece {p.piece!r}, which crosses a word boundary (U+2581 may only be first); "
                 "learn one with split_by_whitespace and without treat_whitespace_as_suffix"
             )
-
-
-def _explain(message: str, settings: VocabularySettings) -> str:
-    """SentencePiece's error as a sentence."""
-    largest = re.search(r"too high \(\d+\).*<= (\d+)", message)
-    if largest and int(largest[1]) > len(SPECIAL_PIECES) + len(set(settings.protected)):
-        return (
-            f"A vocabulary of {settings.size} pieces is too large for this text; "
-            f"the largest possible size is {largest[1]}."
-        )
-    if smallest := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        return (
-            f"A vocabulary of {settings.size} pieces cannot hold every character of this text; the smallest "
-            f"possible size is {smallest[1]} (or lower the character coverage)."
-        )
-    if largest or "empty()" in message:  # BPE calls any size "too high" when the text has spaces only
-        return "The text to learn a vocabulary from is empty; give files with at least one word."
-    return f"SentencePiece could not learn this vocabulary: {message.strip()}"

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from dpe.errors import UserError
 
 MARKER = "\u2581"
+SPECIAL_PIECES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
 _CACHED_WORDS, _LONGEST_CACHED = 1 << 15, 64  # tens of megabytes
 
 T = TypeVar("T")

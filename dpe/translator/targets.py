@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dpe.corpus_run.lines import LineCutter
-from dpe.corpus_run.run import CorpusRun, OpenText
+from dpe.corpus_run.run import CorpusRun
 from dpe.errors import UserError
 from dpe.files import Stamp
 from dpe.model.checkpoint import MODEL, read_settings
@@ -106,9 +106,7 @@ class KeptCuts:
             batch_characters=BATCH_CHARACTERS,
             progress=self._session.progress,
         )
-        run.write(
-            OpenText(self._text, True), out, {"cutter": self.fingerprint, **changed(settings)}, force=False
-        )
+        run.write(self._text, out, {"cutter": self.fingerprint, **changed(settings)}, force=False)
         if Stamp.of(self._segmenter / MODEL) != self._stamp:  # the name of `out` holds the key of the first
             out.unlink(missing_ok=True)
             raise UserError(f"{self._segmenter} was trained further while it was in use; start again.")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpe.choices import SEGMENTER_METHODS
-from dpe.errors import UserError
+from dpe.errors import UserError, refuse
 from dpe.evaluation.scores import dev_bleu
 from dpe.model.batch_order import batches_by_length, epoch_batches
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, translation_example
@@ -80,13 +80,16 @@ def train_translator(
 def check_settings(settings: TranslatorSettings, segmenter: Path | None, vocabulary: Vocabulary) -> None:
     """Refuse methods that do not fit each other, the segmenter or the vocabulary."""
     method, reads_source = settings.target_method, False
-    if settings.uses_segmenter and segmenter is None:
-        raise UserError(f"Target method {method} needs a segmenter; give --segmenter.")
-    if not settings.uses_segmenter and segmenter is not None:
-        raise UserError(
-            f"Target method {method} does not use a segmenter; leave --segmenter out, "
-            "or choose dpe or dpe-fixed."
-        )
+    refuse(
+        (
+            settings.uses_segmenter and not segmenter,
+            f"Target method {method} needs a segmenter; give --segmenter.",
+        ),
+        (
+            segmenter and not settings.uses_segmenter,
+            f"Target method {method} does not use a segmenter; leave --segmenter out, or choose dpe.",
+        ),
+    )
     if segmenter is not None:
         record = read_settings(segmenter, "segmenter")
         reads_source = model_settings(record, SegmenterSettings, str(segmenter)).source
