@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from dpe.corpus_run import run as corpus_run
-from dpe.corpus_run.lines import EpochDraws, LineScorer
+from dpe.corpus_run.lines import LineScorer
 from dpe.corpus_run.output import Record, ResumableOutput
-from dpe.corpus_run.run import CorpusRun, CorpusText, OpenText, _Reader
+from dpe.corpus_run.run import CorpusRun, CorpusText, _Reader
 from dpe.errors import UserError
 from dpe.progress import QUIET, Progress
 from dpe.segmenter.scored_batch import ScoredBatch
+from dpe.segmenter.settings import SegmentSettings
 from dpe.store import try_lock
 from dpe.text.corpus import Pair, write_lines
 from dpe.text.text_file import ParallelText
@@ -35,7 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def scoring(place: Path) -> tuple[CorpusRun, CorpusText]:
     """A text to score, and how."""
-    scorer = partial(LineScorer, place / "segmenter", EpochDraws())
+    scorer = partial(LineScorer, place / "segmenter", SegmentSettings())
     run = CorpusRun(
         scorer, device=torch.device("cpu"), workers=1, batch_characters=4_000, progress=Progress(QUIET)
     )
@@ -135,7 +136,7 @@ def test_a_setting_that_is_absent_is_one_that_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("has_source", [True, False])
 def test_a_text_that_is_open_is_the_text_of_its_files(place: Path, has_source: bool) -> None:
     files = CorpusText(place / "x.en" if has_source else None, place / "x.fi", has_source)
-    text = OpenText(ParallelText.open(place / "x.en", place / "x.fi"), has_source)
+    text = ParallelText.open(place / "x.en" if has_source else None, place / "x.fi")
     assert list(text.pairs()) == list(files.pairs())
     assert text.count() == files.count()
 

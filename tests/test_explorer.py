@@ -193,7 +193,7 @@ MISTAKES: list[tuple[Json, int, str]] = [
     ({"target": "one\ntwo"}, 400, "line break"),
     ({"target": "a" * LONGEST_REQUEST}, 413, "bytes; give shorter texts"),
     ({"source": None}, 400, "trained with a source"),
-    ({"segmenter": "lm"}, 400, "trained without a source; give no source"),
+    ({"segmenter": "lm"}, 400, "trained without a source; give none"),
     ({"segmenter": "other"}, 400, "There is no segmenter 'other'; choose one of first, second, lm."),
     ({"n_best": LARGEST_N_BEST + 1}, 400, "n_best: Input should be less than or equal to 20."),
     ({"n_best": 0}, 400, "n_best"),

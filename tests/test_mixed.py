@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpe.model.batching import BEGIN_CHARACTER, FIRST_CHARACTER, PAD_CHARACTER
 from dpe.model.mixed import MixedTransformer
-from dpe.model.transformer import TransformerSettings
+from dpe.model.settings import TransformerSettings
 
 PAD, BOS, EOS = 0, 2, 3
 PIECES, CHARACTERS = 30, 12

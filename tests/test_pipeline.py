@@ -12,7 +12,7 @@ from dpe.errors import UserError
 from dpe.experiment.artifacts import Artifacts
 from dpe.experiment.outputs import training_counts
 from dpe.experiment.recipe import read_recipe
-from dpe.experiment.run import Part, describe, fixed_settings, plan
+from dpe.experiment.run import Part, describe, fixed_settings, plan, run_experiment
 from dpe.experiment.stages import Experiment
 from dpe.experiment.texts import Texts, make_corpus
 from dpe.progress import QUIET, Progress
@@ -147,6 +147,15 @@ def test_a_selection_leaves_the_other_systems_and_their_tests_out(tmp_path: Path
         plan(made, Part(systems=("dpee",)))
     with pytest.raises(UserError, match="no seed 5"):
         plan(made, Part(seeds=(5,)))
+
+
+def test_results_of_others_in_a_new_run_directory_are_kept(tmp_path: Path) -> None:
+    made = experiment(tmp_path)
+    made.root.mkdir()
+    (made.root / "results.json").write_text("{}")
+    with pytest.raises(UserError, match=r"results\.json already exists and was not created by dpe"):
+        run_experiment(made)
+    assert [path.name for path in made.root.iterdir()] == ["results.json"]
 
 
 def test_one_baseline_is_enough_for_a_test(tmp_path: Path) -> None:

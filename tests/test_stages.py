@@ -19,7 +19,6 @@ import pytest
 from dpe.errors import UserError
 from dpe.experiment.artifacts import Artifacts, Stage, State
 from dpe.experiment.run import (
-    _refuse_files_without_plan,
     describe,
     in_order,
     run_stages,
@@ -325,14 +324,6 @@ run_stages([first, *rest], Artifacts(Path({str(tmp_path / "run")!r})), Progress(
     lines = log.read_text().split()
     assert lines[0] == "first"
     assert sorted(lines) == ["first", "s0", "s1", "s2", "s3"]
-
-
-def test_results_of_others_in_a_new_run_directory_are_kept(tmp_path: Path) -> None:
-    (tmp_path / "results.json").write_text("{}")
-    with pytest.raises(UserError, match=r"results\.json already exists and was not created by dpe"):
-        _refuse_files_without_plan(tmp_path)
-    (tmp_path / "plan.json").write_text("{}")
-    _refuse_files_without_plan(tmp_path)
 
 
 def test_a_record_that_a_kill_cut_short_is_not_somebodys_file(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from dpe.errors import UserError
 from dpe.model.attention import CrossAttention, DecoderCache, SelfAttention, key_mask
 from dpe.model.fast_layers import Linear, add_dropped, random_mask
-from dpe.model.transformer import Decoder, Encoder, Positions, TransformerSettings, embedding
+from dpe.model.settings import TransformerSettings
+from dpe.model.transformer import Decoder, Encoder, Positions, embedding
 
 NORMS = ("pre", "post")
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.beam_search import beam_search
-from dpe.model.transformer import TransformerSettings
+from dpe.model.settings import TransformerSettings
 from dpe.model.translation import TranslationTransformer
 
 PAD, BOS, EOS = 0, 1, 2

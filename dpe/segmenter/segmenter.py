@@ -240,7 +240,11 @@ class Segmenter:
 
     def refuse_wrong_source(self, *, given: bool) -> None:
         """A source must be given if, and only if, the segmenter was trained with one."""
-        needs = "with a source; give the source of every target." if self.has_source else "without a source."
+        with_source, without = (
+            "with a source; give the source of every target.",
+            "without a source; give none.",
+        )
+        needs = with_source if self.has_source else without
         refuse((given != self.has_source, f"This segmenter was trained {needs}"))
 
     def _segmentation(self, cut: Cut, log_partition: float) -> Segmentation:
