@@ -137,7 +137,7 @@ def test_a_setting_that_is_absent_is_one_that_is_none(tmp_path: Path) -> None:
 def test_a_text_that_is_open_is_the_text_of_its_files(place: Path, has_source: bool) -> None:
     files = CorpusText(place / "x.en" if has_source else None, place / "x.fi", has_source)
     text = ParallelText.open(place / "x.en" if has_source else None, place / "x.fi")
-    assert list(text.pairs()) == list(files.pairs())
+    assert list(text) == list(files)
     assert text.count() == files.count()
 
 

@@ -23,7 +23,7 @@ from dpe.commands.explore import address, listen, names_of
 from dpe.explorer.answers import Explorer
 from dpe.explorer.messages import LARGEST_N_BEST, LONGEST_TEXT
 from dpe.explorer.server import LONGEST_REQUEST, is_own_name, make_app
-from dpe.segmenter.lattice_edges import MOST_OTHERS
+from dpe.segmenter.scored_batch import MOST_OTHERS
 from dpe.text.bpe import BpeDropout
 from dpe.text.corpus import Pair
 from dpe.text.draws import Draw
@@ -335,7 +335,7 @@ def test_missing_extra_is_one_sentence(tmp_path: Path) -> None:
         env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": ""},
     )  # fmt: skip
     assert done.returncode == 2
-    assert done.stderr == "dpe: The explorer needs more packages; in a checkout: pip install '.[explore]'\n"
+    assert done.stderr == "dpe: The explorer needs its extra packages: pip install '.[explore]'\n"
 
 
 def test_the_command_serves_and_ends_with_code_0(tmp_path: Path) -> None:

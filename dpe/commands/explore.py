@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -16,8 +15,7 @@ from dpe.errors import UserError
 from dpe.progress import Progress
 
 if TYPE_CHECKING:
-    from dpe.explorer.answers import Explorer
-    from dpe.text.corpus import Pair
+    pass
 
 _EXAMPLES = 12
 
@@ -57,20 +55,24 @@ def explore(
         import uvicorn
 
         from dpe.explorer.answers import Explorer
+        from dpe.explorer.messages import Question
         from dpe.explorer.server import make_app
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dpe"):
             raise
-        raise UserError(
-            "The explorer needs more packages; in a checkout: pip install '.[explore]'"
-        ) from error
+        raise UserError("The explorer needs its extra packages: pip install '.[explore]'") from error
+    from dpe.demo.grammar import generate
     from dpe.segmenter.segmenter import Segmenter
+    from dpe.text.corpus import Pair, read_tsv
 
     progress: Progress = context.obj
     names = names_of(segmenter)
     loaded = {name: Segmenter.load(path, device=device) for name, path in zip(names, segmenter, strict=True)}
-    explorer = Explorer(loaded, list(islice(_pairs(examples), _EXAMPLES)))
-    _warm_up(explorer)
+    builtin = (Pair(pair.source, pair.target) for pair in generate(_EXAMPLES, seed=3))
+    pairs = read_tsv(examples) if examples else builtin
+    explorer = Explorer(loaded, list(islice(pairs, _EXAMPLES)))
+    for info in explorer.setup().segmenters:  # the first answer of a process takes several times as long
+        explorer.answer(Question(segmenter=info.name, source="a" if info.has_source else None, target="a"))
     with listen(host, port) as listener:
         progress.say(f"The page is at {address(listener)} (Ctrl-C stops it).")
         server = uvicorn.Server(uvicorn.Config(make_app(explorer, host=host), log_level="warning"))
@@ -105,20 +107,3 @@ def address(listener: socket.socket) -> str:
     """Where a browser finds the page."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
-
-
-def _pairs(path: Path | None) -> Iterable[Pair]:
-    from dpe.demo.grammar import generate
-    from dpe.text.corpus import Pair, read_tsv
-
-    if path is not None:
-        return read_tsv(path)
-    return (Pair(pair.source, pair.target) for pair in generate(_EXAMPLES, seed=3))
-
-
-def _warm_up(explorer: Explorer) -> None:
-    """Let every segmenter answer once: the first answer of a process takes several times as long."""
-    from dpe.explorer.messages import Question
-
-    for info in explorer.setup().segmenters:
-        explorer.answer(Question(segmenter=info.name, source="a" if info.has_source else None, target="a"))

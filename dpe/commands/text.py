@@ -10,14 +10,8 @@ from typing import Annotated
 import typer
 
 from dpe.choices import CountMethod, Normalization, PieceFormat, VocabularyType
-from dpe.commands.options import (
-    InputFile,
-    OutFile,
-    VocabularyFile,
-    named_file,
-    refuse_overwriting,
-    setting_option,
-)
+from dpe.commands import options
+from dpe.commands.options import named_file, refuse_overwriting, setting_option
 from dpe.errors import UserError
 from dpe.progress import Progress
 from dpe.text.learning import VocabularySettings
@@ -133,7 +127,7 @@ def vocab(
     progress.say(f"{out}: {len(learned):,} pieces, {len(learned.characters):,} characters")
 
 
-def pieces(*, vocab: VocabularyFile, out: OutFile = None) -> None:
+def pieces(*, vocab: options.VocabularyFile, out: options.OutFile = None) -> None:
     """List the pieces that text is segmented into, one a line: the dictionary that another toolkit needs.
 
     Special pieces (padding, unknown, begin, end) are left out; toolkits have their own.
@@ -150,8 +144,8 @@ def pieces(*, vocab: VocabularyFile, out: OutFile = None) -> None:
 def encode(
     context: typer.Context,
     *,
-    vocab: VocabularyFile,
-    file: InputFile = None,
+    vocab: options.VocabularyFile,
+    file: options.InputFile = None,
     method: Annotated[CountMethod, typer.Option(help="How to segment.")] = "bpe",
     dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="For bpe-dropout.")] = 0.05,
     alpha: Annotated[
@@ -166,7 +160,7 @@ def encode(
     seed: Annotated[int, typer.Option(help="Random segmentations depend on seed, epoch and line only.")] = 1,
     epoch: Annotated[int, typer.Option(min=0, help="Another epoch gives other random segmentations.")] = 0,
     format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
-    out: OutFile = None,
+    out: options.OutFile = None,
 ) -> None:
     """Segment text by counts: BPE, BPE dropout, longest match, unigram. One line in, one line out.
 
@@ -190,10 +184,10 @@ def encode(
 def decode(
     context: typer.Context,
     *,
-    vocab: VocabularyFile,
-    file: InputFile = None,
+    vocab: options.VocabularyFile,
+    file: options.InputFile = None,
     format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
-    out: OutFile = None,
+    out: options.OutFile = None,
 ) -> None:
     """Turn pieces back into plain text. One line in, one line out; tabs between segmentations stay.
 

@@ -54,7 +54,7 @@ Answerer = Callable[[NumberedPairs], Answers]
 class Text(Protocol):
     """Pairs in order, with or without their source."""
 
-    def pairs(self) -> Iterator[Pair]: ...
+    def __iter__(self) -> Iterator[Pair]: ...
 
     def count(self) -> int | None:
         """The number of pairs; None when they can be read only once."""
@@ -68,7 +68,7 @@ class CorpusText:
     target: Path | None
     has_source: bool
 
-    def pairs(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[Pair]:
         if self.source is None and self.target is None and self.has_source:
             return read_tsv(None)
         pairs = read_pairs(self.source, self.target)
@@ -124,7 +124,7 @@ class CorpusRun:
         """Answer for every line of a text into a file, or resume that; returns what the file holds."""
         total = text.count()
         with _threads_restored(), closing(_open_output(out, configuration, force=force)) as output:
-            reader = _Reader(text.pairs())
+            reader = _Reader(iter(text))
             reader.skip(output.record, out)
             if output.record.finished:
                 self.progress.say(f"{out} is already finished")

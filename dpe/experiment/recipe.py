@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,7 +23,7 @@ from dpe.errors import UserError, refuse
 from dpe.experiment.systems import SegmenterName, System
 from dpe.model.settings import from_preset
 from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings
-from dpe.settings import Settings, build, changed, checked, merged, nearest, parse_override, setting
+from dpe.settings import Settings, build, changed, checked, merged, parse_override, setting
 from dpe.text.learning import VocabularySettings
 from dpe.translator.settings import TRANSLATOR_PRESETS, Search, TranslatorSettings
 
@@ -97,18 +97,17 @@ class Section(dict[str, Any]):
     def from_value(cls, value: Any, label: str, key: str) -> Section:
         if not isinstance(value, Mapping):
             raise UserError(f"{label}: {key} must be a table, not {value!r}.")
-        own = {name: one for name, one in value.items() if name != "preset"}
-        keys = ["preset", *(f.name for f in fields(cls.settings) if f.name not in cls.decided)]
-        for name in own:
-            if name not in keys:
-                meant = nearest(name, keys, prefix=f"{key}.")
-                raise UserError(f"{label}: there is no setting '{key}.{name}'; {meant}")
-        given = checked(cls.settings, {k: v for k, v in own.items() if v is not None}, label, f"{key}.")
-        preset = value.get("preset", "small")
-        if preset not in SEGMENTER_PRESETS:  # both models have the same names
-            names = ", ".join(SEGMENTER_PRESETS)
-            raise UserError(f"{label}: {key}.preset must be one of {names}, not {preset!r}.")
-        return cls({"preset": preset} | given if "preset" in value else given)
+        given = {name: one for name, one in value.items() if one is not None}
+        preset = {"preset": given.pop("preset")} if "preset" in given else {}
+        wrong, names = next((name for name in given if name in cls.decided), None), list(SEGMENTER_PRESETS)
+        refuse(
+            (wrong, f"{label}: {key}.{wrong} is decided by the rest of the recipe; leave it out."),
+            (
+                preset and preset["preset"] not in names,  # both models have the same
+                f"{label}: {key}.preset must be one of {', '.join(names)}, not {preset.get('preset')!r}.",
+            ),
+        )
+        return cls(preset | checked(cls.settings, given, label, f"{key}."))
 
 
 class SegmenterSection(Section):

@@ -11,18 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dpe.errors import UserError
+from dpe.evaluation import html_page
 from dpe.evaluation.comparison import compare_files, comparison_figures, comparison_tables
-from dpe.evaluation.html_page import (
-    LEAST_DRAWN,
-    Arc,
-    ExampleCuts,
-    Html,
-    Section,
-    WordArcs,
-    block,
-    figure,
-    write_report,
-)
 from dpe.evaluation.morphology import (
     evaluate_systems,
     morphology_figures,
@@ -41,8 +31,7 @@ from dpe.experiment.systems import SEGMENTER_TITLES
 from dpe.experiment.tables import length_tables, mean_bins, system_tables
 from dpe.experiment.texts import Texts, vocabulary_path
 from dpe.model.checkpoint import CURVE
-from dpe.segmenter.lattice_edges import WordEdges, sentence_edges
-from dpe.segmenter.scored_batch import ScoredBatch
+from dpe.segmenter.scored_batch import ScoredBatch, WordEdges, sentence_edges
 from dpe.segmenter.segmenter import Segmenter
 from dpe.text.corpus import read_lines
 from dpe.text.words import MARKER
@@ -79,10 +68,10 @@ class RunReport:
             "BLEU by length": self.lengths(),
             "How to reproduce": self.reproduction(),
         }
-        sections = [Section(title, blocks) for title, blocks in parts.items() if blocks]
-        write_report(out, f"{self.recipe.name}: {self.recipe.pair}", self.recipe.about, sections)
+        sections = [html_page.Section(title, blocks) for title, blocks in parts.items() if blocks]
+        html_page.write_report(out, f"{self.recipe.name}: {self.recipe.pair}", self.recipe.about, sections)
 
-    def training(self) -> list[Html]:
+    def training(self) -> list[html_page.Html]:
         """Curves of the segmenters and translators, finished or not."""
         segmenters, bits, bleu = [], [], []
         for group, (name, title) in enumerate(SEGMENTER_TITLES.items()):
@@ -102,11 +91,11 @@ class RunReport:
             ("dev-bleu", bleu, "BLEU on dev", "Translators: BLEU on dev, a line per seed."),
         ]
         blocks = [
-            figure(draw_training_curves(curves, ylabel=ylabel), name=name, caption=caption)
+            html_page.figure(draw_training_curves(curves, ylabel=ylabel), name=name, caption=caption)
             for name, curves, ylabel, caption in figures
             if curves
         ]
-        return blocks or [block("missing", "No model has been trained yet.")]
+        return blocks or [html_page.block("missing", "No model has been trained yet.")]
 
     @cached_property
     def _segmented(self) -> dict[str, Path]:
@@ -121,23 +110,27 @@ class RunReport:
         """The titles of the segmenters that can be compared with BPE."""
         return [title for title in self._segmented if title != "BPE"] if "BPE" in self._segmented else []
 
-    def segmentations(self) -> list[Html]:
+    def segmentations(self) -> list[html_page.Html]:
         """Each segmenter against BPE: figures, then tables."""
         if not self._compared:
-            return [block("missing", "No segmenter has segmented a text yet, so none is compared with BPE.")]
+            return [
+                html_page.block(
+                    "missing", "No segmenter has segmented a text yet, so none is compared with BPE."
+                )
+            ]
         counts = training_counts(vocabulary_path(self.root, "bpe"), self.texts)
         return list(chain.from_iterable(self._comparison(title, counts) for title in self._compared))
 
-    def _comparison(self, title: str, counts: Mapping[str, int]) -> Iterator[Html]:
+    def _comparison(self, title: str, counts: Mapping[str, int]) -> Iterator[html_page.Html]:
         result = compare_files(self._segmented["BPE"], self._segmented[title], train_counts=counts)
         result = replace(result, a=replace(result.a, name="BPE"), b=replace(result.b, name=title))
         for name, drawing in comparison_figures(result).items():
             own = f"{name}-{title.replace(' ', '-')}"
-            yield figure(drawing, name=own, caption=_CAPTIONS[name].format("BPE", title))
+            yield html_page.figure(drawing, name=own, caption=_CAPTIONS[name].format("BPE", title))
         top, bands, numbers = comparison_tables(result)[:3]
-        yield block("tables", [bands, numbers, *([top] if top.rows else [])])
+        yield html_page.block("tables", [bands, numbers, *([top] if top.rows else [])])
 
-    def morphology(self) -> list[Html]:
+    def morphology(self) -> list[html_page.Html]:
         """Boundaries against the gold morphemes of the built-in corpus; nothing for other corpora."""
         if not self._compared or self.texts.gold is None:
             return []
@@ -147,51 +140,54 @@ class RunReport:
         drawing = next(iter(morphology_figures(found[:1]).values()))
         caption = "Boundaries against gold morphemes, with 95 % intervals."
         return [
-            figure(drawing, name="morphology", caption=caption),
-            block("tables", morphology_tables(found)),
+            html_page.figure(drawing, name="morphology", caption=caption),
+            html_page.block("tables", morphology_tables(found)),
         ]
 
     @cached_property
-    def _sentences(self) -> list[ExampleCuts]:
+    def _sentences(self) -> list[html_page.ExampleCuts]:
         """The first sentences on which a segmenter and BPE differ."""
         if not self._compared:
             return []
         sources = read_lines(self.texts.prepared(self.recipe.cut[0], self.texts.source))
         lines = zip(sources, *(read_pieces(path, "pieces") for path in self._segmented.values()), strict=True)
-        rows = (ExampleCuts(source, dict(zip(self._segmented, cuts, strict=True))) for source, *cuts in lines)
+        rows = (
+            html_page.ExampleCuts(source, dict(zip(self._segmented, cuts, strict=True)))
+            for source, *cuts in lines
+        )
         return list(islice((row for row in rows if any(row.differing)), _SENTENCES))
 
-    def examples(self) -> list[Html]:
+    def examples(self) -> list[html_page.Html]:
         """Sentences with their segmentations side by side."""
         if not self._compared:
-            return [block("missing", "No segmenter has segmented a text yet.")]
+            return [html_page.block("missing", "No segmenter has segmented a text yet.")]
         if not self._sentences:
-            return [block("paragraph", "All segmenters agree on every sentence.")]
+            return [html_page.block("paragraph", "All segmenters agree on every sentence.")]
         shown = f"The first sentences of {self.recipe.cut[0]} that are segmented differently"
         return [
-            block("paragraph", f"{shown}; the words that differ are marked."),
-            block("examples", self._sentences),
+            html_page.block("paragraph", f"{shown}; the words that differ are marked."),
+            html_page.block("examples", self._sentences),
         ]
 
-    def lattice(self) -> list[Html]:
+    def lattice(self) -> list[html_page.Html]:
         """All segmentations of one sentence with their probabilities."""
         name = next((name for name in SEGMENTER_TITLES if f"segmenters/{name}" in self.results.stages), None)
         if name is None:
-            return [block("missing", "No segmenter has finished training yet.")]
+            return [html_page.block("missing", "No segmenter has finished training yet.")]
         pair = self._shown_pair()
         if pair is None:
-            return [block("missing", "The text is empty, so there is no sentence to show.")]
+            return [html_page.block("missing", "The text is empty, so there is no sentence to show.")]
         source, target = pair
         segmenter = Segmenter.load(self.root / "segmenters" / name)
         caption = (
             "The pieces of each word are arcs, as thick as probable; those of the best segmentation are "
             "orange, and ticks show its boundaries. Below the letters: the probability of a boundary in "
-            f"percent. Arcs below {LEAST_DRAWN:.1%} are not drawn."
+            f"percent. Arcs below {html_page.LEAST_DRAWN:.1%} are not drawn."
         )
         given = f" given: {source}" if segmenter.has_source else ""
         return [
-            block("paragraph", f"{SEGMENTER_TITLES[name]}: {target}{given}"),
-            block("lattices", _word_arcs(segmenter, source, target), caption),
+            html_page.block("paragraph", f"{SEGMENTER_TITLES[name]}: {target}{given}"),
+            html_page.block("lattices", _word_arcs(segmenter, source, target), caption),
         ]
 
     def _shown_pair(self) -> tuple[str, str] | None:
@@ -205,19 +201,19 @@ class RunReport:
             pairs = list(islice((pair for pair in both if pair[1].strip()), 1))
         return next((pair for pair in pairs if len(pair[1]) <= _SHORT), pairs[0] if pairs else None)
 
-    def lengths(self) -> list[Html]:
-        """Whether outputs are too short, and the paper's last figure."""
+    def lengths(self) -> list[html_page.Html]:
+        """Whether outputs are too short, and the paper's last html_page.figure."""
         if not self.results.systems:
-            return [block("missing", "Nothing has been translated yet.")]
+            return [html_page.block("missing", "Nothing has been translated yet.")]
         try:
             tables = length_tables([self.results])
         except UserError as error:
-            return [block("missing", str(error))]
+            return [html_page.block("missing", str(error))]
         caption = "BLEU on test over the length of the reference, mean of the seeds."
         drawing = draw_bins(mean_bins(self.results))
-        return [figure(drawing, name="lengths", caption=caption), block("tables", tables)]
+        return [html_page.figure(drawing, name="lengths", caption=caption), html_page.block("tables", tables)]
 
-    def reproduction(self) -> list[Html]:
+    def reproduction(self) -> list[html_page.Html]:
         """The recipe, the commands, the versions, and the time that each stage took."""
         name, machine = self.recipe.name, self.results.machine
         recipe, run = shlex.quote(f"{name}.toml"), shlex.quote(f"runs/{name}")
@@ -236,14 +232,14 @@ class RunReport:
             Table("Finished stages", columns, stages, frozenset(columns[:2]), note),
         ]
         return [
-            block("paragraph", f"Save the recipe below as {name}.toml, then:"),
-            block("preformatted", f"dpe run {recipe} --out {run}{data}\ndpe report {run}"),
-            block("preformatted", recipe_toml(self.recipe)),
-            block("tables", tables),
+            html_page.block("paragraph", f"Save the recipe below as {name}.toml, then:"),
+            html_page.block("preformatted", f"dpe run {recipe} --out {run}{data}\ndpe report {run}"),
+            html_page.block("preformatted", recipe_toml(self.recipe)),
+            html_page.block("tables", tables),
         ]
 
 
-def score_blocks(results: Results) -> list[Html]:
+def score_blocks(results: Results) -> list[html_page.Html]:
     """The scores of every system and seed, after those that are missing."""
     scored = {(system.name, seed.seed) for system in results.systems for seed in system.seeds}
     lacking = [
@@ -254,7 +250,7 @@ def score_blocks(results: Results) -> list[Html]:
     ]
     message = f"Not scored yet: {', '.join(lacking)}; run 'dpe run' again to continue."
     tables = system_tables(results) if results.systems else []
-    return [*([block("missing", message)] if lacking else []), block("tables", tables)]
+    return [*([html_page.block("missing", message)] if lacking else []), html_page.block("tables", tables)]
 
 
 def _curve(
@@ -264,7 +260,7 @@ def _curve(
     return [TrainingCurve(name, points, group, rough)] if points else []
 
 
-def _word_arcs(segmenter: Segmenter, source: str, target: str) -> list[WordArcs]:
+def _word_arcs(segmenter: Segmenter, source: str, target: str) -> list[html_page.WordArcs]:
     """The lattice of every word of a target."""
     pieces = segmenter.vocabulary.encode(source) if segmenter.has_source else None
     example = segmenter.example(0, pieces, target)
@@ -274,6 +270,8 @@ def _word_arcs(segmenter: Segmenter, source: str, target: str) -> list[WordArcs]
 
     (words,) = segmenter.answers([example], answer)
     return [
-        WordArcs(word, [Arc(e.start, e.end, e.probability, e.on_best_path) for e in found.edges])
+        html_page.WordArcs(
+            word, [html_page.Arc(e.start, e.end, e.probability, e.on_best_path) for e in found.edges]
+        )
         for word, found in zip(example.words, words, strict=True)
     ]

@@ -55,12 +55,12 @@ class SystemResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeedTest:
-    """A paired bootstrap on the test text between two translators of one seed."""
+class SystemTest:
+    """A paired bootstrap on the test text between two translators of one seed, or two means over seeds."""
 
     system: str
     baseline: str
-    seed: int
+    seed: int | None = None  # None: the means
     metric: str  # BLEU, chrF2
     difference: float
     p_value: float
@@ -74,32 +74,21 @@ class SeedTest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanTest:
-    """A paired bootstrap on the test text between the means of two systems' seeds, with its 95 % interval."""
-
-    system: str
-    baseline: str
-    metric: str  # BLEU, chrF2
-    difference: float
-    low: float
-    high: float
-    p_value: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Results:
     """Everything that a run has measured so far."""
 
     recipe: Recipe
     systems: list[SystemResult]
-    tests: list[SeedTest]
-    mean_tests: list[MeanTest]  # of systems all of whose seeds are there
+    tests: list[SystemTest]
+    mean_tests: list[SystemTest]  # of systems all of whose seeds are there
     stages: dict[str, dict[str, Any]]  # signature, settings, seconds, facts and machine by stage
     versions: dict[str, str]
     machine: dict[str, Any]  # of the stage that took longest
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"recipe": recipe_json(self.recipe)}
+        hidden = ("seed", "signature")
+        means = [{k: v for k, v in asdict(one).items() if k not in hidden} for one in self.mean_tests]
+        return asdict(self) | {"recipe": recipe_json(self.recipe), "mean_tests": means}
 
     @cached_property
     def titles(self) -> dict[str, str]:
@@ -136,9 +125,11 @@ def collect_results(root: Path) -> Results:
             systems.append(SystemResult(name=system.name, title=system.title, seeds=results))
     for one, other in permutations([system.name for system in recipe.systems], 2):
         for seed, record in seeds(f"significance/{one}/{other}"):
-            tests += [SeedTest(system=one, baseline=other, seed=seed, **t) for t in record["facts"]["tests"]]
+            tests += [
+                SystemTest(system=one, baseline=other, seed=seed, **t) for t in record["facts"]["tests"]
+            ]
         mean = current.get(f"significance/{one}/{other}/mean", {"facts": {"tests": []}})
-        mean_tests += [MeanTest(system=one, baseline=other, **test) for test in mean["facts"]["tests"]]
+        mean_tests += [SystemTest(system=one, baseline=other, **test) for test in mean["facts"]["tests"]]
     shown = ("signature", "settings", "seconds", "facts", "machine")
     stages = {name: {key: one[key] for key in shown if key in one} for name, one in current.items()}
     longest = max(stages.values(), key=lambda stage: float(stage["seconds"]), default={})
@@ -199,8 +190,8 @@ def read_results(path: Path) -> Results:
             SystemResult(**{**system, "seeds": [SeedResult(**seed) for seed in system["seeds"]]})
             for system in found["systems"]
         ]
-        tests = [SeedTest(**test) for test in found["tests"]]
-        means = [MeanTest(**test) for test in found["mean_tests"]]
+        tests = [SystemTest(**test) for test in found["tests"]]
+        means = [SystemTest(**test) for test in found["mean_tests"]]
         recipe = recipe_from_json(found["recipe"], str(path))
         read = {"recipe": recipe, "systems": systems, "tests": tests, "mean_tests": means}
         return Results(**{**found, **read})
@@ -254,7 +245,7 @@ def verdict(results: Results, system: str, baseline: str, metric: str) -> Verdic
             return Verdict(
                 seeds=len(results.recipe.seeds),
                 difference=mean.difference,
-                interval=(mean.low, mean.high),
+                interval=mean.interval,
                 p_value=mean.p_value,
             )
     single = [test for test in results.tests if (test.system, test.baseline, test.metric) == pair]

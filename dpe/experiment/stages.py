@@ -14,7 +14,7 @@ significance        against a baseline, same seed            significance/dpe/bp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ class Experiment:
     recipe: Recipe
     root: Path
     session: Session
+    _vocabularies: dict[VocabularyType, Stage] = field(default_factory=dict)
 
     @property
     def texts(self) -> Texts:
@@ -85,10 +86,6 @@ class Experiment:
         if type not in self._vocabularies:
             self._vocabularies[type] = self._vocabulary(type)
         return self._vocabularies[type]
-
-    @cached_property
-    def _vocabularies(self) -> dict[VocabularyType, Stage]:
-        return {}
 
     def _vocabulary(self, type: VocabularyType) -> Stage:
         recipe, fields = self.recipe, self.recipe.vocabulary

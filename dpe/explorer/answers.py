@@ -8,22 +8,10 @@ from threading import Lock
 
 from dpe import __version__
 from dpe.errors import UserError
-from dpe.explorer.messages import (
-    LARGEST_N_BEST,
-    LONGEST_TEXT,
-    Answer,
-    Cut,
-    Edge,
-    Example,
-    Question,
-    SegmenterInfo,
-    Setup,
-    Word,
-)
+from dpe.explorer import messages
 from dpe.segmenter import scored_batch
 from dpe.segmenter.answers import Posterior, posterior_probability
-from dpe.segmenter.lattice_edges import WordEdges, sentence_edges
-from dpe.segmenter.scored_batch import ScoredBatch
+from dpe.segmenter.scored_batch import ScoredBatch, WordEdges, sentence_edges
 from dpe.segmenter.segmenter import Segmenter
 from dpe.segmenter.settings import SegmentSettings
 from dpe.text.corpus import Pair, one_line
@@ -45,13 +33,13 @@ class Explorer:
         if not segmenters:
             raise UserError("No segmenter is given; give at least one.")
         self._segmenters = dict(segmenters)
-        self._examples = [Example(source=pair.source, target=pair.target) for pair in examples]
+        self._examples = [messages.Example(source=pair.source, target=pair.target) for pair in examples]
         self._one_at_a_time = Lock()
 
-    def setup(self) -> Setup:
+    def setup(self) -> messages.Setup:
         """What the page needs to know before the first question."""
         infos = [
-            SegmenterInfo(
+            messages.SegmenterInfo(
                 name=name,
                 has_source=segmenter.has_source,
                 can_drop=segmenter.has_source and segmenter.vocabulary.type == "bpe",
@@ -59,15 +47,15 @@ class Explorer:
             )
             for name, segmenter in self._segmenters.items()
         ]
-        return Setup(
+        return messages.Setup(
             version=__version__,
             segmenters=infos,
             examples=self._examples,
-            longest_text=LONGEST_TEXT,
-            largest_n_best=LARGEST_N_BEST,
+            longest_text=messages.LONGEST_TEXT,
+            largest_n_best=messages.LARGEST_N_BEST,
         )
 
-    def answer(self, question: Question) -> Answer:
+    def answer(self, question: messages.Question) -> messages.Answer:
         """Everything about one pair; an invalid question is a `UserError`."""
         name = question.segmenter or next(iter(self._segmenters))
         if name not in self._segmenters:
@@ -87,7 +75,7 @@ class Explorer:
         return answer
 
 
-def _check(question: Question, segmenter: Segmenter) -> None:
+def _check(question: messages.Question, segmenter: Segmenter) -> None:
     """Refuse what cannot be segmented, and what would take too long."""
     segmenter.refuse_wrong_source(given=question.source is not None)
     for side, text in (("source", question.source), ("target", question.target)):
@@ -101,14 +89,16 @@ def _check(question: Question, segmenter: Segmenter) -> None:
 
 
 def _refuse_long(side: str, text: str) -> None:
-    if len(text) > LONGEST_TEXT:
-        raise TooLong(f"The {side} has {len(text):,} characters; give at most {LONGEST_TEXT:,}.")
+    if len(text) > messages.LONGEST_TEXT:
+        raise TooLong(f"The {side} has {len(text):,} characters; give at most {messages.LONGEST_TEXT:,}.")
 
 
-def _describe(batch: ScoredBatch, segmenter: Segmenter, question: Question, name: str) -> Answer:
+def _describe(
+    batch: ScoredBatch, segmenter: Segmenter, question: messages.Question, name: str
+) -> messages.Answer:
     (posterior,), (score,) = batch.posterior(), segmenter.batch_scores(batch)
     vocabulary = segmenter.vocabulary
-    return Answer(
+    return messages.Answer(
         segmenter=name,
         normalized=posterior.text,
         source_words=None,
@@ -124,15 +114,15 @@ def _describe(batch: ScoredBatch, segmenter: Segmenter, question: Question, name
     )
 
 
-def _cut(cut: scored_batch.Cut, posterior: Posterior) -> Cut:
+def _cut(cut: scored_batch.Cut, posterior: Posterior) -> messages.Cut:
     words = pieces_by_word([word.word for word in posterior.words], cut.pieces)
     probability = posterior_probability(cut.score, posterior.log_partition)
-    return Cut(words=words, probability=probability, score=cut.score)
+    return messages.Cut(words=words, probability=probability, score=cut.score)
 
 
 def _words(
     batch: ScoredBatch, posterior: Posterior, vocabulary: Vocabulary, own_cut: Sequence[str]
-) -> list[Word]:
+) -> list[messages.Word]:
     (best,) = batch.best()
     texts = [word.word for word in posterior.words]
     columns = (
@@ -144,7 +134,7 @@ def _words(
         sentence_edges(batch),
     )
     return [
-        Word(
+        messages.Word(
             word=word.word,
             offset=offset,
             best=pieces,
@@ -160,9 +150,9 @@ def _words(
     ]
 
 
-def _edges(word: str, found: WordEdges, vocabulary: Vocabulary) -> list[Edge]:
+def _edges(word: str, found: WordEdges, vocabulary: Vocabulary) -> list[messages.Edge]:
     return [
-        Edge(
+        messages.Edge(
             piece=word[edge.start : edge.end],
             start=edge.start,
             end=edge.end,

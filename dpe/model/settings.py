@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from importlib.resources import files
 from typing import Any, Literal, TypeVar
 
 from dpe.errors import UserError
@@ -69,6 +71,12 @@ class ModelSettings(TransformerSettings):
         ends = [(getattr(self, name), getattr(earlier, name)) for name in ENDING[:3]]
         longer = all(now is None or (before is not None and now >= before) for now, before in ends)
         return longer and self.average == earlier.average == 1 and self.identity() == earlier.identity()
+
+
+def read_presets(kind: str, cls: type[_Model]) -> dict[str, _Model]:
+    """The presets of a kind of model, from presets.toml."""
+    tables = tomllib.loads(files("dpe").joinpath("presets.toml").read_text(encoding="utf-8"))[kind]
+    return {name: build(cls, table, f"presets.toml, {kind}.{name}") for name, table in tables.items()}
 
 
 def from_preset(presets: dict[str, _Model], changes: dict[str, Any], label: str) -> _Model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpe.choices import CutMode
-from dpe.model.settings import ModelSettings
+from dpe.model.settings import ModelSettings, read_presets
 from dpe.settings import Settings, setting
 
 
@@ -43,32 +43,4 @@ class SegmentSettings(Settings):
         return self.source_dropout > 0 or self.mode == "sample"
 
 
-SEGMENTER_PRESETS = {
-    # Minutes on two cores: small corpora, demos.
-    "tiny": SegmenterSettings(
-        width=128,
-        feed_forward=512,
-        encoder_layers=2,
-        decoder_layers=3,
-        learning_rate=2e-3,
-        warmup=400,
-        batch=6_000,
-        epochs=8,
-    ),
-    # Hours on two cores, minutes on a GPU: 20,000 to 500,000 pairs.
-    "small": SegmenterSettings(dropout=0.2, accumulate=2, epochs=15),
-    # The paper's: 4 layers instead of transformer base's 6, 16 gradients an update; the rest is from the
-    # authors' published scripts.
-    "base": SegmenterSettings(
-        width=512,
-        heads=8,
-        feed_forward=2048,
-        encoder_layers=4,
-        dropout=0.3,
-        norm="post",
-        learning_rate=5e-4,
-        warmup=4000,
-        accumulate=16,
-        epochs=20,
-    ),
-}
+SEGMENTER_PRESETS = read_presets("segmenter", SegmenterSettings)

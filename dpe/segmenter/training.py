@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dpe.errors import UserError
+from dpe.errors import UserError, refuse
 from dpe.model.batch_order import batches_by_length, epoch_batches
 from dpe.model.batching import MixedBatch, MixedCollator, MixedExample, mixed_example
 from dpe.model.mixed import MixedTransformer
@@ -22,7 +22,7 @@ from dpe.text.text_file import ParallelText, Text
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Processes, Session
 from dpe.training.state import Position
-from dpe.training.task import bits_of, left_out_sentence, own_batches, refuse_empty, refuse_long_dev
+from dpe.training.task import bits_of, left_out_sentence, own_batches, refuse_empty
 from dpe.training.trainer import Trainer, model_directory
 
 LONGEST_DEV = 2_000  # characters; longer lines of the development text are left out
@@ -96,7 +96,12 @@ class SegmenterTask:
         self.example_count = len(train)
         self._too_long: set[int] = set()
         self._dev_lines = [n for n in range(len(dev)) if self._longest(*dev[n]) <= LONGEST_DEV]
-        refuse_long_dev(self._dev_lines, f"{LONGEST_DEV:,} characters")
+        refuse(
+            (
+                not self._dev_lines,
+                f"Every line of the development text is longer than {LONGEST_DEV:,} characters.",
+            )
+        )
         self._collator = MixedCollator(vocabulary, unknown_rate=UNKNOWN_RATE, seed=settings.seed)
         self._dev_collator = MixedCollator(vocabulary)
         self._budget = (settings.batch, settings.batch)

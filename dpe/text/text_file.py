@@ -145,9 +145,6 @@ class ParallelText:
     def __len__(self) -> int:
         return len(self.target)
 
-    def pairs(self) -> Iterator[Pair]:
-        return iter(self)
-
     def count(self) -> int:
         return len(self)
 

@@ -111,7 +111,12 @@ class TrainingLog:
         units = position.units - self._units
         bits = bits_of(position.nats - self._nats, units)
         speed = units / max(time.monotonic() - self._since, 1e-9)
-        share = self._share_done()
+        epochs = position.epoch + position.examples / max(self._task.example_count, 1)
+        shares = (
+            epochs / (self._settings.epochs or math.inf),
+            position.step / (self._settings.steps or math.inf),
+        )
+        share = max(shares)  # of the whole training
         left = f", {duration(self.seconds * (1 / share - 1))} left" if share else ""
         self._progress.update(
             f"epoch {position.current_epoch}, step {position.step:,}: {bits:.3f} bits per {unit}, "
@@ -121,14 +126,6 @@ class TrainingLog:
             record = {"epoch": position.current_epoch, "step": position.step, "train_bits": bits}
             self._add(record | {f"{unit}s_per_second": round(speed)})
             self.restart()
-
-    def _share_done(self) -> float:
-        """How much of the whole training is done."""
-        position, settings = self._position, self._settings
-        epochs = position.epoch + position.examples / max(self._task.example_count, 1)
-        by_epochs = epochs / settings.epochs if settings.epochs else 0.0
-        by_steps = position.step / settings.steps if settings.steps else 0.0
-        return max(by_epochs, by_steps)
 
     def _add(self, record: Mapping[str, Any]) -> None:
         self.records += 1

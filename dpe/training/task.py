@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from dpe.errors import UserError
+from dpe.errors import refuse
 from dpe.model.batch_order import shard
 
 if TYPE_CHECKING:
@@ -61,24 +61,13 @@ def own_batches(
 def refuse_empty(train: ParallelText, dev: ParallelText) -> None:
     """There must be something to learn from, and something to choose the best model by."""
     for name, text in (("training", train), ("development", dev)):
-        if len(text) == 0:
-            raise UserError(f"The {name} text has no lines; give files with text.")
-
-
-def refuse_long_dev(kept: Sized, limit: str) -> None:
-    """Some line of the development text must be short enough."""
-    if not len(kept):
-        raise UserError(f"Every line of the development text is longer than {limit}; give shorter ones.")
+        refuse((len(text) == 0, f"The {name} text has no lines; give files with text."))
 
 
 def left_out_sentence(train: int, train_limit: str, dev: int, dev_limit: str) -> str:
     """One sentence about the lines that were too long; empty when there are none."""
-    parts = []
-    if train:
-        parts.append(f"{train:,} lines longer than {train_limit} left out")
-    if dev:
-        parts.append(f"{dev:,} lines of the development text longer than {dev_limit} left out")
-    return "; ".join(parts)
+    kinds = ((train, "lines", train_limit), (dev, "lines of the development text", dev_limit))
+    return "; ".join(f"{n:,} {what} longer than {limit} left out" for n, what, limit in kinds if n)
 
 
 def bits_of(nats: float, units: float) -> float:

@@ -7,7 +7,7 @@ from math import inf
 
 from dpe.choices import SEGMENTER_METHODS, BleuTokens, SourceMethod, TargetMethod
 from dpe.errors import UserError, refuse
-from dpe.model.settings import ModelSettings
+from dpe.model.settings import ModelSettings, read_presets
 from dpe.settings import Settings, setting
 
 BATCH_TOKENS = 1_000
@@ -93,34 +93,4 @@ def check_methods(
     )
 
 
-TRANSLATOR_PRESETS = {
-    # Minutes on two cores: small corpora, demos.
-    "tiny": TranslatorSettings(
-        width=128,
-        feed_forward=512,
-        encoder_layers=3,
-        decoder_layers=3,
-        learning_rate=2e-3,
-        warmup=400,
-        epochs=15,
-    ),
-    # Hours on two cores, minutes on a GPU: 20,000 to 500,000 pairs.
-    "small": TranslatorSettings(dropout=0.2, accumulate=2, epochs=20),
-    # The paper says "transformer base" and nothing more: 6+6 layers of width 512, 8 heads, norms last. The
-    # learning rate and the warm-up are those of the authors' published scripts for the segmenter; label
-    # smoothing of 0.1 belongs to transformer base. The dropout, an update of 32,000 tokens and the epochs are
-    # our choice.
-    "base": TranslatorSettings(
-        width=512,
-        heads=8,
-        feed_forward=2048,
-        encoder_layers=6,
-        decoder_layers=6,
-        dropout=0.3,
-        norm="post",
-        learning_rate=5e-4,
-        warmup=4000,
-        accumulate=8,
-        epochs=20,
-    ),
-}
+TRANSLATOR_PRESETS = read_presets("translator", TranslatorSettings)

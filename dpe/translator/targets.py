@@ -87,18 +87,14 @@ class KeptCuts:
 
     def make(self, settings: SegmentSettings) -> Path:
         """Segment the text unless that was done; where another process does it, wait."""
-        path, progress = self.path(settings), self._session.progress
-
-        def segment(path: Path) -> None:
-            epoch = f" for epoch {settings.epoch + 1}" if settings.is_random else ""
-            progress.say(f"segmenting the target side{epoch}")
-            self._segment(path, settings)
-
+        path, say = self.path(settings), self._session.progress.say
         waiting = f"waiting for another process, which makes {path}"
-        return make_once(path, segment, waiting=lambda: progress.say(waiting))
+        return make_once(path, lambda out: self._segment(out, settings), waiting=lambda: say(waiting))
 
     def _segment(self, out: Path, settings: SegmentSettings) -> None:
         """Write the pieces of every target line to `out`; resumes what a killed process left."""
+        epoch = f" for epoch {settings.epoch + 1}" if settings.is_random else ""
+        self._session.progress.say(f"segmenting the target side{epoch}")
         run = CorpusRun(
             partial(LineCutter, self._segmenter, settings),
             device=choose_device(self._session.device),

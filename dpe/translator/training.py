@@ -24,7 +24,7 @@ from dpe.text.text_file import ParallelText, Text
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Processes, Session
 from dpe.training.state import Position
-from dpe.training.task import bits_of, left_out_sentence, own_batches, refuse_empty, refuse_long_dev
+from dpe.training.task import bits_of, left_out_sentence, own_batches, refuse_empty
 from dpe.training.trainer import Trainer, model_directory
 from dpe.translator.settings import TRANSLATOR_PRESETS, TranslatorSettings, check_methods
 from dpe.translator.targets import CountTargets, CutTarget, EpochTargets, KeptCuts, SegmenterTargets
@@ -158,7 +158,7 @@ class TranslatorTask:
             for number, (source, target) in enumerate(dev)
         )
         self._dev = [example for example in examples if max(example.size) <= LONGEST_DEV + 1]
-        refuse_long_dev(self._dev, f"{LONGEST_DEV:,} pieces")
+        refuse((not self._dev, f"Every line of the development text is longer than {LONGEST_DEV:,} pieces."))
 
     def batches(self, epoch: int) -> Iterator[list[TranslationExample]]:
         cut_target = self._targets.start(epoch)

@@ -6,11 +6,13 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import ctranslate2
+from jinja2 import Template
 
 from dpe.errors import UserError
 from dpe.files import file_hash, temporary_cache, whole_directory
@@ -229,30 +231,6 @@ def exported(directory: Path) -> Path:
     return make_once(place, export)
 
 
-_README = """\
-# A translation model for CTranslate2
-
-Run in this directory, with the packages `ctranslate2` and `sentencepiece`:
-
-```python
-import ctranslate2, sentencepiece
-vocabulary = sentencepiece.SentencePieceProcessor(model_file="{vocabulary}")
-translator = ctranslate2.Translator(".", compute_type="{compute_type}")
-source = vocabulary.id_to_piece(vocabulary.encode("Hello."))
-limits = {{"max_input_length": 0, "max_decoding_length": 2 * len(source) + 20, "min_decoding_length": 0}}
-best = translator.translate_batch([source], beam_size=5, **limits)
-print(vocabulary.decode(best[0].hypotheses[0]))
-```
-
-CTranslate2's own limits would cut long text short. Sources above {longest} pieces are longer than the model
-knows: translate their sentences one by one.
-"""
-_MOSES = """
-The model was trained on text tokenised by Moses' rules: tokenise the source ({}), and detokenise the
-translation ({}), for instance with the package `sacremoses`.
-"""
-
-
 def export_translator(directory: Path, out: Path, *, int8: bool) -> None:
     """Write a CTranslate2 model, its vocabulary and a README with the few lines that use them."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -260,11 +238,14 @@ def export_translator(directory: Path, out: Path, *, int8: bool) -> None:
     record = read_settings(directory, "translator")
     moses = model_settings(record, TranslatorSettings, str(directory)).moses
     vocabulary = load_vocabulary(directory, record)
-    compute_type = "int8" if int8 else "float32"
-    readme = _README.format(vocabulary=VOCABULARY, compute_type=compute_type, longest=LONGEST_PART)
-    if moses:
-        readme += _MOSES.format(*moses)
+    template = Template(files("dpe.translator").joinpath("export.md").read_text(encoding="utf-8"))
+    readme = template.render(
+        vocabulary=VOCABULARY,
+        compute_type="int8" if int8 else "float32",
+        longest=LONGEST_PART,
+        moses=moses,
+    )
     with whole_directory(out) as aside:
         export_model(load_model(directory), vocabulary, aside, int8=int8)
         vocabulary.save(aside / VOCABULARY)
-        (aside / "README.md").write_text(readme, encoding="utf-8")
+        (aside / "README.md").write_text(readme.rstrip() + "\n", encoding="utf-8")
