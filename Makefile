@@ -1,8 +1,10 @@
-# make demo    set up, then run the main job on the built-in corpus
-# make test    set up, then run the tests
-# make check   lint, types, import direction
-# make bench   benchmarks (results go to benchmarks/results)
-# make results write the tables of results/ from its JSON files
+# make demo     train and compare a segmenter and two translators on the built-in corpus; about five minutes
+# make test     run the tests
+# make check    lint, types, direction of imports
+# make bench    run the benchmarks; results go to benchmarks/results
+# make results  write the tables of results/ from its JSON files
+# make clean    remove .venv, the demo and caches
+# The first of them also sets up .venv.
 
 PYTHON ?= python3
 BIN := .venv/bin

@@ -126,9 +126,13 @@ def test_import_dpe_does_not_import_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def architecture() -> str:
+    return (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
 def tree_of_the_page() -> dict[str, str]:
     """The tree in docs/architecture.md: what it says of each directory; of `dpe/` itself under ``."""
-    tree = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[1]
+    tree = architecture().split("```")[1]
     said: dict[str, str] = {}
     directory = ""
     for line in tree.splitlines():
@@ -148,3 +152,31 @@ def test_the_architecture_names_no_file_that_is_not_there() -> None:
 def test_the_architecture_names_every_module(path: Path) -> None:
     directory = "" if path.parent == PACKAGE else path.parent.name
     assert re.search(rf"\b{re.escape(path.name)}\b", tree_of_the_page()[directory])
+
+
+STOP = re.compile(r"`([\w.]+)` in `([\w/]+\.py)`")
+
+
+def test_the_architecture_walks_four_paths_of_at_most_twelve_stops() -> None:
+    (walks,) = [part for part in architecture().split("\n## ") if part.startswith("Four paths")]
+    paths = [re.findall(r"^(\d+)\. (.*)$", path, re.MULTILINE) for path in walks.split("\n### ")[1:]]
+    assert len(paths) == 4
+    for path in paths:
+        assert [int(number) for number, _ in path] == [*range(1, len(path) + 1)]
+        assert len(path) <= 12
+        assert all(STOP.match(stop) for _, stop in path)
+
+
+@pytest.mark.parametrize(("name", "file"), sorted(set(STOP.findall(architecture()))))
+def test_functions_that_the_architecture_names_exist(name: str, file: str) -> None:
+    assert name in defined_in(ast.parse((PACKAGE / file).read_text(encoding="utf-8")).body)
+
+
+def defined_in(body: list[ast.stmt], prefix: str = "") -> set[str]:
+    """Functions and classes of a module, and methods as `Class.method`."""
+    found: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(prefix + node.name)
+            found |= defined_in(node.body, f"{node.name}.") if isinstance(node, ast.ClassDef) else set()
+    return found

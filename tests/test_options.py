@@ -11,6 +11,7 @@ import pytest
 import torch
 from typer.main import get_command
 
+from docs.settings_tables import PAGE, with_tables
 from dpe.cli import app, run
 from dpe.commands.options import require_files
 from dpe.errors import UserError
@@ -259,6 +260,11 @@ def test_presets_are_those_of_the_manual() -> None:
         preset = SEGMENTER_PRESETS[name]
         assert [preset.width, preset.encoder_layers, preset.decoder_layers] == [*map(int, numbers)]
         assert (preset.accumulate, preset.batch) == (int(accumulate or 1), int(batch.replace(",", "")))
+
+
+def test_the_manual_lists_all_settings() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_tables(page), "run 'python docs/settings_tables.py'"
 
 
 def test_base_is_the_papers() -> None:
