@@ -12,39 +12,19 @@ if TYPE_CHECKING:
     from dpe.segmenter.answers import Posterior as Posterior
     from dpe.segmenter.answers import Score as Score
     from dpe.segmenter.answers import Segmentation as Segmentation
-    from dpe.segmenter.segmenter import (
-        OnTheFly as OnTheFly,
-    )
-    from dpe.segmenter.segmenter import (
-        Segmenter as Segmenter,
-    )
-    from dpe.segmenter.segmenter import (
-        TrainingPair as TrainingPair,
-    )
-    from dpe.segmenter.settings import (
-        SEGMENTER_PRESETS as SEGMENTER_PRESETS,
-    )
-    from dpe.segmenter.settings import (
-        SegmenterSettings as SegmenterSettings,
-    )
+    from dpe.segmenter.segmenter import OnTheFly as OnTheFly
+    from dpe.segmenter.segmenter import Segmenter as Segmenter
+    from dpe.segmenter.segmenter import TrainingPair as TrainingPair
+    from dpe.segmenter.settings import SEGMENTER_PRESETS as SEGMENTER_PRESETS
+    from dpe.segmenter.settings import SegmenterSettings as SegmenterSettings
     from dpe.segmenter.training import train_segmenter as train_segmenter
-    from dpe.text.learning import (
-        VocabularySettings as VocabularySettings,
-    )
-    from dpe.text.learning import (
-        learn_vocabulary as learn_vocabulary,
-    )
+    from dpe.text.learning import VocabularySettings as VocabularySettings
+    from dpe.text.learning import learn_vocabulary as learn_vocabulary
     from dpe.text.vocabulary import Vocabulary as Vocabulary
     from dpe.training.processes import Session as Session
-    from dpe.translator.settings import (
-        TRANSLATOR_PRESETS as TRANSLATOR_PRESETS,
-    )
-    from dpe.translator.settings import (
-        Search as Search,
-    )
-    from dpe.translator.settings import (
-        TranslatorSettings as TranslatorSettings,
-    )
+    from dpe.translator.settings import TRANSLATOR_PRESETS as TRANSLATOR_PRESETS
+    from dpe.translator.settings import Search as Search
+    from dpe.translator.settings import TranslatorSettings as TranslatorSettings
     from dpe.translator.training import train_translator as train_translator
     from dpe.translator.translator import Translation as Translation
     from dpe.translator.translator import Translator as Translator

@@ -177,7 +177,7 @@ def differing(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[t
 def first_difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
     """In words, the first setting in which two nested mappings differ; None if they are equal."""
     for key, old, new in differing(there, wanted):
-        is_hash = isinstance(old, str) and isinstance(new, str) and len(old) == len(new) == 64
+        is_hash = any(isinstance(value, str) and len(value) == 64 for value in (old, new))
         was, now = ("the default" if value is None else value for value in (old, new))
         return f"another {key}" if is_hash else f"{key} is {was} there and {now} now"
     return None

@@ -103,6 +103,9 @@ def test_a_preset_is_changed_by_name(presets: dict[str, Any]) -> None:
     assert tiny == replace(presets["tiny"], width=64, seed=4)
     assert from_preset(presets, {"steps": 7}, "x").epochs is None
     assert from_preset(presets, {"steps": 7, "epochs": 2}, "x").epochs == 2
+    assert from_preset(presets, {"width": None, "epochs": None}, "x") == replace(
+        presets["small"], epochs=None
+    )
     for name, settings in presets.items():
         assert model_settings({"settings": changed(settings)}, type(settings), name) == settings
 
@@ -190,4 +193,5 @@ def test_differing_keys_come_in_order_with_both_values() -> None:
 def test_the_first_difference_in_words() -> None:
     assert first_difference({"a": {"b": 1}}, {"a": {"b": 2}}) == "a.b is 1 there and 2 now"
     assert first_difference({"a": "0" * 64}, {"a": "1" * 64}) == "another a"  # a hash tells nobody anything
+    assert first_difference({"a": "0" * 64}, {"a": None}) == "another a"
     assert first_difference({"a": 1}, {"a": 1}) is None

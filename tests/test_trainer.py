@@ -275,6 +275,11 @@ def test_what_a_kill_left_of_a_save_goes(tmp_path: Path) -> None:
     assert [left.exists(), other.exists()] == [False, True]
 
 
+def test_a_training_without_an_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="would never end"):
+        train(tmp_path / "out")
+
+
 def test_a_seed_may_be_negative(tmp_path: Path) -> None:
     assert train(tmp_path / "out", seed=-1, steps=2).step == 2
 

@@ -239,3 +239,16 @@ def test_half_of_a_surrogate_pair_is_a_sentence(bpe_vocabulary: Vocabulary) -> N
     for ask in (bpe_vocabulary.normalize, bpe_vocabulary.encode):
         with pytest.raises(UserError, match="half of a surrogate pair"):
             ask("a\ud800")
+
+
+def test_a_vocabulary_is_learned_from_files_as_from_their_lines(tmp_path: Path) -> None:
+    lines = [f"talo{ending} auto{ending}" for ending in ("", "n", "ssa", "sta", "lle", "kin")]
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("\n".join(lines[:3]) + "\n", encoding="utf-8")
+    two.write_text("\n".join(lines[3:]) + "\n", encoding="utf-8")
+    settings = VocabularySettings(size=30)
+    wanted = learn_vocabulary(lines, settings).content
+    assert learn_vocabulary([one, two], settings).content == wanted
+    (tmp_path / "all").write_bytes(one.read_bytes() + two.read_bytes())
+    assert learn_vocabulary(tmp_path / "all", settings).content == wanted
+    assert learn_vocabulary(str(tmp_path / "all"), settings).content == wanted

@@ -22,16 +22,15 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound=ModelSettings)
 
 
-def setting_option(cls: type[Any], name: str, *flags: str, more: str = "") -> Any:
-    """An option for a field of a settings class, with the field's help text."""
+def setting_option(cls: type[Any], name: str, *flags: str, default: str = "") -> Any:
+    """An option for a field of a settings class, with the field's help text and default."""
     (field,) = [one for one in fields(cls) if one.name == name]
+    shown = default or ("" if field.default in (None, False) else str(field.default))
+    more = f" [default: {shown}]" if shown else ""
     return typer.Option(*flags, help=f"{field.metadata['help']}{more}", show_default=False)
 
 
-def _of_preset(name: str) -> Any:
-    return setting_option(ModelSettings, name, more=" [default: the preset's]")
-
-
+PRESET = "the preset's"
 VocabularyFile = Annotated[Path, typer.Option("--vocab", metavar="FILE", help="A SentencePiece model.")]
 InputFile = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="Text, plain, .gz or .xz; standard input if absent.")
@@ -61,13 +60,13 @@ DevTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of th
 ModelOut = Annotated[
     Path, typer.Option(metavar="DIR", file_okay=False, help="Where the model goes; resumes a model there.")
 ]
-Epochs = Annotated[int | None, _of_preset("epochs")]
+Epochs = Annotated[int | None, setting_option(ModelSettings, "epochs", default=PRESET)]
 Steps = Annotated[int | None, setting_option(ModelSettings, "steps")]
-Accumulate = Annotated[int | None, _of_preset("accumulate")]
-LearningRate = Annotated[float | None, _of_preset("learning_rate")]
-Warmup = Annotated[int | None, _of_preset("warmup")]
-Dropout = Annotated[float | None, _of_preset("dropout")]
-TrainingSeed = Annotated[int | None, setting_option(ModelSettings, "seed", more=" [default: 1]")]
+Accumulate = Annotated[int | None, setting_option(ModelSettings, "accumulate", default=PRESET)]
+LearningRate = Annotated[float | None, setting_option(ModelSettings, "learning_rate", default=PRESET)]
+Warmup = Annotated[int | None, setting_option(ModelSettings, "warmup", default=PRESET)]
+Dropout = Annotated[float | None, setting_option(ModelSettings, "dropout", default=PRESET)]
+TrainingSeed = Annotated[int | None, setting_option(ModelSettings, "seed")]
 Bf16 = Annotated[bool | None, setting_option(ModelSettings, "bf16", "--bf16")]
 Average = Annotated[int | None, setting_option(ModelSettings, "average")]
 Patience = Annotated[int | None, setting_option(ModelSettings, "patience")]

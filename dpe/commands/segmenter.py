@@ -38,10 +38,9 @@ TargetFile = Annotated[
         "(of the target alone for an LM segmenter).",
     ),
 ]
-SourceDropout = Annotated[float, setting_option(SegmentSettings, "source_dropout", more=" [default: 0]")]
-_N_DEFAULT = " [default: 5 for n-best, 1 for sample]"
-DrawSeed = Annotated[int, setting_option(SegmentSettings, "seed", more=" [default: 1]")]
-Epoch = Annotated[int, setting_option(SegmentSettings, "epoch", more=" [default: 0]")]
+SourceDropout = Annotated[float, setting_option(SegmentSettings, "source_dropout")]
+DrawSeed = Annotated[int, setting_option(SegmentSettings, "seed")]
+Epoch = Annotated[int, setting_option(SegmentSettings, "epoch")]
 BatchCharacters = Annotated[int, typer.Option(min=1, help="Target characters computed at once.")]
 Workers = Annotated[
     int | None,
@@ -68,15 +67,13 @@ def train_segmenter(
     epochs: options.Epochs = None,
     steps: options.Steps = None,
     batch_characters: Annotated[
-        int | None, setting_option(SegmenterSettings, "batch", more=" [default: the preset's]")
+        int | None, setting_option(SegmenterSettings, "batch", default=options.PRESET)
     ] = None,
     accumulate: options.Accumulate = None,
     learning_rate: options.LearningRate = None,
     warmup: options.Warmup = None,
     dropout: options.Dropout = None,
-    source_dropout: Annotated[
-        float | None, setting_option(SegmenterSettings, "source_dropout", more=" [default: 0.05]")
-    ] = None,
+    source_dropout: Annotated[float | None, setting_option(SegmenterSettings, "source_dropout")] = None,
     seed: options.TrainingSeed = None,
     bf16: options.Bf16 = None,
     average: options.Average = None,
@@ -128,7 +125,9 @@ def segment(
     target: TargetFile = None,
     out: options.OutFile = None,
     mode: Annotated[CutMode, setting_option(SegmentSettings, "mode")] = "best",
-    n: Annotated[int | None, setting_option(SegmentSettings, "n", more=_N_DEFAULT)] = None,
+    n: Annotated[
+        int | None, setting_option(SegmentSettings, "n", default="5 for n-best, 1 for sample")
+    ] = None,
     temperature: Annotated[float, setting_option(SegmentSettings, "temperature")] = 1.0,
     source_dropout: SourceDropout = 0.0,
     seed: DrawSeed = 1,

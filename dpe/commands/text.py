@@ -83,7 +83,7 @@ def vocab(
     out: Annotated[Path, typer.Option(metavar="FILE", callback=named_file, help="Where to write the model.")],
     source: Annotated[list[Path], typer.Option(metavar="FILE", help="Source text; may be repeated.")] = [],  # noqa: B006
     target: Annotated[list[Path], typer.Option(metavar="FILE", help="Target text; may be repeated.")] = [],  # noqa: B006
-    size: Annotated[int, setting_option(VocabularySettings, "size", more=" [default: 32000]")] = 32_000,
+    size: Annotated[int, setting_option(VocabularySettings, "size")] = 32_000,
     kind: Annotated[VocabularyType, setting_option(VocabularySettings, "type", "--type")] = "bpe",
     normalization: Annotated[Normalization, setting_option(VocabularySettings, "normalization")] = "nfkc",
     character_coverage: Annotated[float, setting_option(VocabularySettings, "character_coverage")] = 1.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -42,10 +42,6 @@ Moses = Annotated[
 ]
 
 
-def _setting(name: str, default: object = "the preset's") -> Any:
-    return setting_option(TranslatorSettings, name, more=f" [default: {default}]")
-
-
 def train_translator(
     context: typer.Context,
     *,
@@ -58,22 +54,24 @@ def train_translator(
     source_method: Annotated[SourceMethod, setting_option(TranslatorSettings, "source_method")] = "bpe",
     target_method: Annotated[TargetMethod, setting_option(TranslatorSettings, "target_method")] = "bpe",
     segmenter: SegmenterOfTargets = None,
-    bpe_dropout: Annotated[float | None, _setting("bpe_dropout", 0.05)] = None,
-    unigram_alpha: Annotated[float | None, _setting("unigram_alpha", 0.2)] = None,
-    target_sampling: Annotated[float | None, _setting("target_sampling", "the best")] = None,
+    bpe_dropout: Annotated[float | None, setting_option(TranslatorSettings, "bpe_dropout")] = None,
+    unigram_alpha: Annotated[float | None, setting_option(TranslatorSettings, "unigram_alpha")] = None,
+    target_sampling: Annotated[float | None, setting_option(TranslatorSettings, "target_sampling")] = None,
     cuts: Cuts = None,
     cut_workers: CutWorkers = None,
     moses: Moses = None,
-    bleu_tokenize: Annotated[BleuTokens | None, _setting("bleu_tokenize", "13a")] = None,
+    bleu_tokenize: Annotated[BleuTokens | None, setting_option(TranslatorSettings, "bleu_tokenize")] = None,
     preset: options.Preset = "small",
     epochs: options.Epochs = None,
     steps: options.Steps = None,
-    batch_tokens: Annotated[int | None, _setting("batch")] = None,
+    batch_tokens: Annotated[
+        int | None, setting_option(TranslatorSettings, "batch", default=options.PRESET)
+    ] = None,
     accumulate: options.Accumulate = None,
     learning_rate: options.LearningRate = None,
     warmup: options.Warmup = None,
     dropout: options.Dropout = None,
-    label_smoothing: Annotated[float | None, _setting("label_smoothing", 0.1)] = None,
+    label_smoothing: Annotated[float | None, setting_option(TranslatorSettings, "label_smoothing")] = None,
     seed: options.TrainingSeed = None,
     bf16: options.Bf16 = None,
     average: options.Average = None,
@@ -114,13 +112,13 @@ def translate(
     translator: TranslatorDirectory,
     file: options.InputFile = None,
     out: options.OutFile = None,
-    beam: Annotated[int, setting_option(Search, "beam", more=" [default: 5]")] = 5,
-    length_penalty: Annotated[float, setting_option(Search, "length_penalty", more=" [default: 1]")] = 1.0,
+    beam: Annotated[int, setting_option(Search, "beam")] = 5,
+    length_penalty: Annotated[float, setting_option(Search, "length_penalty")] = 1.0,
     n_best: Annotated[
         int,
         typer.Option(min=1, help="Above 1: up to N lines for each: line number, score, translation (TSV)."),
     ] = 1,
-    batch_tokens: Annotated[int, setting_option(Search, "batch_tokens", more=" [default: 1000]")] = 1000,
+    batch_tokens: Annotated[int, setting_option(Search, "batch_tokens")] = 1000,
     threads: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Batches decoded in parallel. [default: one per core]")
     ] = None,

@@ -7,7 +7,8 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from importlib.resources import files
-from typing import Any, Literal, TypeVar
+from types import NoneType
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from dpe.errors import UserError
 from dpe.settings import Settings, build, changed, checked, nearest, setting
@@ -86,7 +87,10 @@ def from_preset(presets: dict[str, _Model], changes: dict[str, Any], label: str)
     if name not in presets:
         raise UserError(f"{label}: there is no preset {name!r}; {nearest(str(name), presets)}")
     preset = presets[name]
-    values = checked(type(preset), changes, label)
+    hints = get_type_hints(type(preset))
+    given = checked(type(preset), changes, label)
+    # Unset (`--set KEY=`) is the preset's own value, except where it means something.
+    values = {k: v for k, v in given.items() if v is not None or NoneType in get_args(hints[k])}
     if "steps" in values:
         values.setdefault("epochs", None)
     try:

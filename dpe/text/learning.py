@@ -38,9 +38,9 @@ class VocabularySettings(Settings):
 
 
 def learn_vocabulary(
-    text: Path | Iterable[str | Path], settings: VocabularySettings = VocabularySettings()
+    text: str | Path | Iterable[str | Path], settings: VocabularySettings = VocabularySettings()
 ) -> Vocabulary:
-    """Learn a joint vocabulary from lines, from a file (a `Path`), or from several of either.
+    """Learn a joint vocabulary from a file (its path), from lines, or from several files (`Path`s).
 
     Same lines, same settings: same bytes, for one version of SentencePiece.
     """
@@ -48,7 +48,7 @@ def learn_vocabulary(
 
     from dpe.text.vocabulary import Vocabulary  # noqa: PLC0415
 
-    parts = [text] if isinstance(text, Path) else text
+    parts = [Path(text)] if isinstance(text, str | Path) else text
     lines = (line for part in parts for line in (read_lines(part) if isinstance(part, Path) else [part]))
     protected = check_protected(settings.protected)
     model = io.BytesIO()

@@ -50,12 +50,12 @@ class Vocabulary:
         self.bos_id, self.eos_id = special["bos"], special["eos"]
 
     @classmethod
-    def load(cls, path: Path) -> Vocabulary:
+    def load(cls, path: Path | str) -> Vocabulary:
         """Read a `.model` file."""
-        with os_errors(path, "read as a vocabulary"):
+        with os_errors(Path(path), "read as a vocabulary"):
             return cls(Path(path).read_bytes(), name=str(path))
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         with whole_file(Path(path)) as file:
             file.write(self.content)
 

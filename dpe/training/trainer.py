@@ -95,6 +95,8 @@ class Trainer:
 
     def train(self) -> Position:
         """Train to the end; the weights to use are then in `model.safetensors`."""
+        if self.settings.epochs is self.settings.steps is self.settings.patience is None:
+            raise UserError("The training would never end; set epochs, steps or patience.")
         if self.kept.is_lost:
             raise UserError(f"{self.directory} has lost its {MODEL}; remove the directory to train again.")
         if self.position.step:

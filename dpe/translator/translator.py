@@ -240,10 +240,7 @@ def export_translator(directory: Path, out: Path, *, int8: bool) -> None:
     vocabulary = load_vocabulary(directory, record)
     template = Template(files("dpe.translator").joinpath("export.md").read_text(encoding="utf-8"))
     readme = template.render(
-        vocabulary=VOCABULARY,
-        compute_type="int8" if int8 else "float32",
-        longest=LONGEST_PART,
-        moses=moses,
+        vocabulary=VOCABULARY, compute_type="int8" if int8 else "float32", longest=LONGEST_PART, moses=moses
     )
     with whole_directory(out) as aside:
         export_model(load_model(directory), vocabulary, aside, int8=int8)
