@@ -1,19 +1,25 @@
-# make demo    set up, then run the main job on the built-in corpus
-# make test    set up, then run the tests
+# make demo    set up what running needs, then run the main job on the built-in corpus
+# make test    set up the development tools as well, then run the tests
 # make check   lint, types, import direction
 # make bench   benchmarks (results go to benchmarks/results)
 # make results write the tables of results/ from its JSON files
 
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 READY := .venv/ready
+READY_DEV := .venv/ready-dev
 
 .PHONY: demo test check bench results clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) .
+	touch $@
+
+$(READY_DEV): $(READY)
+	$(INSTALL) '.[dev]'
 	touch $@
 
 demo: $(READY)
@@ -21,16 +27,16 @@ demo: $(READY)
 	$(BIN)/dpe show demo
 	$(BIN)/dpe report demo
 
-test: $(READY)
+test: $(READY_DEV)
 	$(BIN)/python -m pytest -n 2
 
-check: $(READY)
+check: $(READY_DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_imports.py
 
-bench: $(READY)
+bench: $(READY_DEV)
 	$(BIN)/python -m benchmarks
 
 results: $(READY)
