@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound=ModelSettings)
 
 
-def setting_option(cls: type[Any], name: str, *flags: str, more: str = "") -> Any:
+def setting_option(
+    cls: type[Any], name: str, *flags: str, more: str = "", parser: Callable[[str], Any] | None = None
+) -> Any:
     """An option for a field of a settings class, with the field's help text."""
     (field,) = [one for one in fields(cls) if one.name == name]
-    return typer.Option(*flags, help=f"{field.metadata['help']}{more}", show_default=False)
+    help = f"{field.metadata['help']}{more}"
+    return typer.Option(
+        *flags, help=help, show_default=False, parser=parser, metavar="SHARE" if parser else None
+    )
 
 
 def _of_preset(name: str) -> Any:
@@ -71,6 +76,16 @@ TrainingSeed = Annotated[int | None, setting_option(ModelSettings, "seed", more=
 Bf16 = Annotated[bool | None, setting_option(ModelSettings, "bf16", "--bf16")]
 Average = Annotated[int | None, setting_option(ModelSettings, "average")]
 Patience = Annotated[int | None, setting_option(ModelSettings, "patience")]
+EvaluateUpdates = Annotated[int | None, setting_option(ModelSettings, "evaluate_updates")]
+UntilCutsChangeLessThan = Annotated[
+    float | None,
+    setting_option(
+        ModelSettings,
+        "until_cuts_change_less_than",
+        more=" As 0.01 or 1%.",
+        parser=lambda text: float(text.removesuffix("%")) / (100 if text.endswith("%") else 1),
+    ),
+]
 Threads = Annotated[int | None, typer.Option(min=1, max=1000, help="CPU threads. [default: all cores]")]
 SaveMinutes = Annotated[
     float, typer.Option(min=0.0, help="Save at least this often, beside every epoch's end.")

@@ -130,6 +130,7 @@ class TranslatorTask:
     """
 
     unit = "token"
+    best_cuts: Tensor | None = None
 
     def __init__(
         self,
