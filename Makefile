@@ -1,21 +1,27 @@
-# make demo     train and compare a segmenter and two translators on the built-in corpus; about five minutes
+# make demo     train and compare a segmenter and two translators on the built-in corpus
 # make test     run the tests
 # make check    lint, types, direction of imports
 # make bench    run the benchmarks; results go to benchmarks/results
 # make results  write the tables of results/ from its JSON files
 # make clean    remove .venv, the demo and caches
-# The first of them also sets up .venv.
+# Each first sets up .venv: demo only what running needs, the others the development tools as well.
 
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 READY := .venv/ready
+READY_DEV := .venv/ready-dev
 
 .PHONY: demo test check bench results clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) .
+	touch $@
+
+$(READY_DEV): $(READY)
+	$(INSTALL) '.[dev]'
 	touch $@
 
 demo: $(READY)
@@ -23,16 +29,16 @@ demo: $(READY)
 	$(BIN)/dpe show demo
 	$(BIN)/dpe report demo
 
-test: $(READY)
+test: $(READY_DEV)
 	$(BIN)/python -m pytest -n 2
 
-check: $(READY)
+check: $(READY_DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_imports.py
 
-bench: $(READY)
+bench: $(READY_DEV)
 	$(BIN)/python -m benchmarks
 
 results: $(READY)

@@ -13,6 +13,7 @@ MODULES = (
     "dropout",
     "segmenting",
     "translating",
+    "contention",
 )
 
 if __name__ == "__main__":

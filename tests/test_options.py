@@ -82,6 +82,7 @@ TRAINING = (
 
 def test_options_of_train_segmenter_reach_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     own = "--batch-characters 900 --source-dropout 0.2 --set max_characters=77 --set width=64"
+    own += " --evaluate-updates 50 --until-cuts-change-less-than 2%"
     found = trained_with(
         monkeypatch, segmenter_training, "train_segmenter", f"train-segmenter {TRAINING} {own}"
     )
@@ -89,6 +90,7 @@ def test_options_of_train_segmenter_reach_the_training(monkeypatch: pytest.Monke
     assert_training(found)
     assert (settings.batch, settings.source, settings.source_dropout) == (900, True, 0.2)
     assert (settings.max_characters, settings.width) == (77, 64)
+    assert (settings.evaluate_updates, settings.until_cuts_change_less_than) == (50, 0.02)
     assert found["source"] == Path("c/train.en")
     assert found["dev_target"] == Path("c/dev.fi")
 

@@ -74,6 +74,11 @@ def cut_files(directory: Path) -> list[Path]:
         ({"epochs": 9, "patience": 1}, {"epochs": 3, "patience": 2}, False),
         ({"epochs": 9, "average": 2}, {"epochs": 3, "average": 2}, False),
         ({"epochs": 9, "batch": 7}, {"epochs": 3}, False),
+        ({"epochs": 9, "evaluate_updates": 7}, {"epochs": 3}, False),
+        ({"until_cuts_change_less_than": 0.01}, {"until_cuts_change_less_than": 0.02}, True),
+        ({"until_cuts_change_less_than": 0.02}, {"until_cuts_change_less_than": 0.01}, False),
+        ({}, {"until_cuts_change_less_than": 0.01}, True),
+        ({"until_cuts_change_less_than": 0.01}, {}, False),
     ],
 )
 def test_a_training_can_only_become_longer(now: Any, before: Any, can: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound=ModelSettings)
 
 
-def setting_option(cls: type[Any], name: str, *flags: str, default: str = "") -> Any:
+def setting_option(
+    cls: type[Any], name: str, *flags: str, default: str = "", parser: Callable[[str], Any] | None = None
+) -> Any:
     """An option for a field of a settings class, with the field's help text and default."""
     (field,) = [one for one in fields(cls) if one.name == name]
     shown = default or ("" if field.default in (None, False) else str(field.default))
-    more = f" [default: {shown}]" if shown else ""
-    return typer.Option(*flags, help=f"{field.metadata['help']}{more}", show_default=False)
+    help = field.metadata["help"] + (f" [default: {shown}]" if shown else "")
+    metavar = "SHARE" if parser else None
+    return typer.Option(*flags, help=help, show_default=False, parser=parser, metavar=metavar)
 
 
 PRESET = "the preset's"
@@ -70,6 +73,16 @@ TrainingSeed = Annotated[int | None, setting_option(ModelSettings, "seed")]
 Bf16 = Annotated[bool | None, setting_option(ModelSettings, "bf16", "--bf16")]
 Average = Annotated[int | None, setting_option(ModelSettings, "average")]
 Patience = Annotated[int | None, setting_option(ModelSettings, "patience")]
+EvaluateUpdates = Annotated[int | None, setting_option(ModelSettings, "evaluate_updates")]
+UntilCutsChangeLessThan = Annotated[
+    float | None,
+    setting_option(
+        ModelSettings,
+        "until_cuts_change_less_than",
+        default="none; 0.01 or 1% is usual",
+        parser=lambda text: float(text.removesuffix("%")) / (100 if text.endswith("%") else 1),
+    ),
+]
 Threads = Annotated[int | None, typer.Option(min=1, max=1000, help="CPU threads. [default: all cores]")]
 SaveMinutes = Annotated[
     float, typer.Option(min=0.0, help="Save at least this often, beside every epoch's end.")

@@ -78,6 +78,8 @@ def train_segmenter(
     bf16: options.Bf16 = None,
     average: options.Average = None,
     patience: options.Patience = None,
+    evaluate_updates: options.EvaluateUpdates = None,
+    until_cuts_change_less_than: options.UntilCutsChangeLessThan = None,
     changes: options.Changes = [],  # noqa: B006
     device: options.Device = "auto",
     threads: options.Threads = None,

@@ -5,7 +5,8 @@ vocab.model             the vocabulary
 model.safetensors       the weights to use (the best on the development text so far)
 last.safetensors        weights, optimiser and position of the last save, from which training resumes
 best-epoch.safetensors  the best epoch's weights, while those to use are from the end (training/state.py)
-epoch-NNNN.safetensors  the last epochs' weights, if they are to be averaged (training/state.py)
+epoch-NNNN.safetensors  the last epochs' weights, if they are to be averaged (training/state.py);
+                        evaluation-NNNN.safetensors if evaluations come every N updates
 training.jsonl          the curve (training/log.py); training.png: its picture
 cache/                  the lock of the training; line indexes of its text; an epoch's targets, uncompressed
 cuts/                   a segmenter's targets for the training text, unless kept elsewhere

@@ -16,7 +16,7 @@ from dpe.settings import Settings, build, changed, checked, nearest, setting
 _Settings = TypeVar("_Settings")
 _Model = TypeVar("_Model", bound="ModelSettings")
 # Settings that say when a training ends: a training may be resumed with others.
-ENDING = ("epochs", "steps", "patience", "average")
+ENDING = ("epochs", "steps", "patience", "until_cuts_change_less_than", "average")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,15 @@ class ModelSettings(TransformerSettings):
     steps: int | None = setting(None, "Updates; alone or with epochs, whichever ends first.", low=1)
     patience: int | None = setting(None, "Stop after this many epochs without a better dev score.", low=1)
     average: int = setting(1, "Try the mean of the weights of the last N epochs.", low=1)
+    evaluate_updates: int | None = setting(
+        None, "Evaluate every N updates instead of every epoch, for patience and average too.", low=1
+    )
+    until_cuts_change_less_than: float | None = setting(
+        None,
+        "Stop when the segmentations of fewer dev words than this share differ from the evaluation before.",
+        above=0,
+        high=1,
+    )
 
     def rate_at(self, step: int) -> float:
         """The learning rate of update 1, 2, ...: linear warm-up, then inverse square root."""
@@ -71,6 +80,8 @@ class ModelSettings(TransformerSettings):
         """
         ends = [(getattr(self, name), getattr(earlier, name)) for name in ENDING[:3]]
         longer = all(now is None or (before is not None and now >= before) for now, before in ends)
+        share, earlier_share = self.until_cuts_change_less_than, earlier.until_cuts_change_less_than
+        longer &= share is None or (earlier_share is not None and share <= earlier_share)
         return longer and self.average == earlier.average == 1 and self.identity() == earlier.identity()
 
 

@@ -94,6 +94,7 @@ class SegmenterTask:
         self.model, self._vocabulary, self._settings = model, vocabulary, settings
         self._train, self._dev, self._cut_source = train, dev, cut_source
         self.example_count = len(train)
+        self.best_cuts: Tensor | None = None
         self._too_long: set[int] = set()
         self._dev_lines = [n for n in range(len(dev)) if self._longest(*dev[n]) <= LONGEST_DEV]
         refuse(
@@ -151,16 +152,23 @@ class SegmenterTask:
         """Exact bits per character, those of the best segmentation alone, and pieces per word."""
         self.model.eval()
         sums = [0.0] * len(DevSums())
-        encode = self._vocabulary.encode
-        rows = ((number, *self._dev[number]) for number in self._dev_lines)
-        examples = (
-            mixed_example(self._vocabulary, number, None if source is None else encode(source), target)
-            for number, source, target in rows
+        first_words: dict[int, int] = {}  # of each line, among the words of all lines
+        codes: dict[int, Tensor] = {}  # of the lines of this process, by their first word
+        batches = batches_by_length(
+            self._dev_examples(first_words), lambda one: one.size, budget=self._budget
         )
-        batches = batches_by_length(examples, lambda one: one.size, budget=self._budget)
         for batch in own_batches(batches, lambda some: self._dev_collator.collate(some, epoch=0), processes):
-            sums = [one + more for one, more in zip(sums, self._dev_sums(batch), strict=True)]
+            more, of_words = self._dev_sums(batch)
+            sums = [one + other for one, other in zip(sums, more, strict=True)]
+            lengths = torch.bincount(batch.lattice.word_sentence, minlength=len(batch.lines)).tolist()
+            for line, some in zip(batch.lines, torch.split(of_words, lengths), strict=True):
+                codes[first_words[line]] = some
         total = DevSums(*processes.sum_scalars(sums))
+        all_codes = torch.zeros(int(total.words), dtype=torch.int64, device=processes.device)
+        for first, some in codes.items():
+            all_codes[first : first + len(some)] = some
+        processes.sum_tensors([all_codes])
+        self.best_cuts = all_codes.cpu()
         bits = bits_of(-total.marginal, total.characters)
         return {
             "score": bits,
@@ -173,10 +181,22 @@ class SegmenterTask:
     def shown(self, score: float, dev_bits: float) -> str:
         return f"{dev_bits:.4g} bits per character"
 
-    def _dev_sums(self, batch: MixedBatch) -> DevSums:
+    def _dev_examples(self, first_words: dict[int, int]) -> Iterator[MixedExample]:
+        """The development text; notes where the words of each line begin among those of all lines."""
+        words, encode = 0, self._vocabulary.encode
+        for number in self._dev_lines:
+            source, target = self._dev[number]
+            pieces = None if source is None else encode(source)
+            example = mixed_example(self._vocabulary, number, pieces, target)
+            first_words[number] = words
+            words += len(example.words)
+            yield example
+
+    def _dev_sums(self, batch: MixedBatch) -> tuple[DevSums, Tensor]:
+        """And a code of each word's best segmentation.  # [word]"""
         scores = batch_edge_scores(self.model, batch)
-        best, pieces = best_log_probability(scores, batch)
-        return DevSums(
+        best, pieces, codes = best_log_probability(scores, batch)
+        sums = DevSums(
             marginal=float(marginal_log_likelihood(scores, batch).double().sum()),
             best=best,
             pieces=pieces,
@@ -184,3 +204,4 @@ class SegmenterTask:
             words=batch.word_count,
             unknown=batch.unknown_count,
         )
+        return sums, codes

@@ -85,10 +85,12 @@ class TrainingLog:
         if self._writes:
             draw_training_curve(read_curve(self._directory / CURVE), self._directory / PICTURE)
         if math.isfinite(self._position.kept_score):
-            epochs = self._position.current_epoch
+            count, what = self._position.current_epoch, "epoch"
+            if self._settings.evaluate_updates is not None:
+                count, what = -(-self._position.step // self._settings.evaluate_updates), "evaluation"
             score = self._task.shown(*self._position.kept)
             self._progress.say(
-                f"the best of {epochs:,} epoch{'s' * (epochs != 1)} is in {self._directory / MODEL} ({score})"
+                f"the best of {count:,} {what}{'s' * (count != 1)} is in {self._directory / MODEL} ({score})"
             )
 
     def restart(self) -> None:

@@ -61,14 +61,14 @@ class Processes:
         dist.all_gather(gathered, tensor.to(self.device))
         return [one.cpu() for one in gathered]
 
-    def sum_gradients(self, gradients: list[Tensor]) -> None:
-        """Replace each gradient by its sum over the processes; one message for all of them."""
+    def sum_tensors(self, tensors: list[Tensor]) -> None:
+        """Replace each tensor by its sum over the processes; one message for all of them."""
         if self.world == 1:
             return
-        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         dist.all_reduce(flat)
-        for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
-            gradient.copy_(part.view_as(gradient))
+        for tensor, part in zip(tensors, torch.split(flat, [t.numel() for t in tensors]), strict=True):
+            tensor.copy_(part.view_as(tensor))
 
     def wait(self) -> None:
         """Go on when all processes are here."""

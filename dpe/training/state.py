@@ -2,7 +2,7 @@
 
 The model is the best epoch's weights, or those of an end that scores better: weights within an epoch, or an
 average of epochs. If the training is prolonged later, these must leave no trace: the best epoch's weights,
-kept beside, become the model again.
+kept beside, become the model again. If evaluations come every N updates, each of them is an epoch in this.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dpe.files import whole_file
 from dpe.model.checkpoint import LAST, MODEL, load_tensors, put_weights, save_model, save_tensors
@@ -35,7 +35,8 @@ class Position:
     best_bits: float = math.inf  # its bits on the development text, which decide between equal scores
     at_end: float = math.inf  # best of what was tried only at the end
     at_end_bits: float = math.inf
-    worse_epochs: int = 0  # epochs since the best one
+    worse_epochs: int = 0  # epochs since the best one; evaluations, if they come every N updates
+    cuts_changed: float | None = None  # share of dev words segmented otherwise than an evaluation before
     averaged_at: int = -1  # step at which the average was last tried
     scored_at: int | None = None  # step of the last development score; None in files of older versions
     seconds: float = 0.0
@@ -60,7 +61,15 @@ class Position:
     def kept_score(self) -> float:
         return self.kept[0]
 
-    def leave_end(self) -> bool:
+    def next_epoch(self) -> None:
+        self.epoch += 1
+        self.updates, self.examples, self.nats, self.units = 0, 0, 0.0, 0.0
+
+    def is_scheduled(self, every: int | None) -> bool:
+        """Whether an evaluation belongs here: at the end of an epoch, or every so many updates."""
+        return self.updates == 0 if every is None else self.step % every == 0
+
+    def leave_end(self, every: int | None = None) -> bool:
         """The training is prolonged: what was tried only at its earlier end no longer counts.
 
         Whether anything was. A start with the earlier end tries it again.
@@ -69,33 +78,43 @@ class Position:
             return False
         self.at_end = self.at_end_bits = math.inf
         self.averaged_at = -1
-        if self.updates:  # the end was within an epoch
+        if not self.is_scheduled(every):
             self.scored_at = -1
         return True
 
 
 def save_position(
-    directory: Path, position: Position, model: nn.Module, optimizer: torch.optim.Optimizer
+    directory: Path,
+    position: Position,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    best_cuts: Tensor | None,
 ) -> None:
-    """Write `last.safetensors`."""
-    tensors = {f"model.{name}": parameter for name, parameter in model.named_parameters()}
+    """Write `last.safetensors`; `best_cuts` are of the last evaluation, as in `Task`."""
+    tensors: dict[str, Tensor] = {f"model.{name}": weight for name, weight in model.named_parameters()}
     for name, parameter in model.named_parameters():
         moments = optimizer.state.get(parameter)
         if moments:
             tensors[f"mean.{name}"] = moments["exp_avg"]
             tensors[f"square.{name}"] = moments["exp_avg_sq"]
+    if best_cuts is not None:
+        tensors["best_cuts"] = best_cuts
     save_tensors(directory / LAST, tensors, asdict(position))
 
 
-def load_position(directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Position | None:
-    """Read `last.safetensors` into the model and the optimiser, if it exists."""
+def load_position(
+    directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[Position, Tensor | None]:
+    """Read `last.safetensors`, if it exists, into the model and the optimiser; and the `best_cuts` in it."""
     path = directory / LAST
     if not path.exists():
-        return None
+        return Position(scored_at=0), None
     tensors, state = load_tensors(path)
     weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     put_weights(model, weights, name=str(path))
     position = Position(**state)
+    if position.scored_at is None:
+        position.scored_at = position.step
     for name, parameter in model.named_parameters():
         if f"mean.{name}" in tensors:
             optimizer.state[parameter] = {
@@ -103,7 +122,7 @@ def load_position(directory: Path, model: nn.Module, optimizer: torch.optim.Opti
                 "exp_avg": tensors[f"mean.{name}"].to(parameter.device),
                 "exp_avg_sq": tensors[f"square.{name}"].to(parameter.device),
             }
-    return position
+    return position, tensors.get("best_cuts")
 
 
 _BEST_EPOCH = "best-epoch.safetensors"
@@ -112,9 +131,17 @@ _BEST_EPOCH = "best-epoch.safetensors"
 class KeptWeights:
     """The weights to use. Only the first of several processes writes; all keep count in the position."""
 
-    def __init__(self, directory: Path, model: nn.Module, position: Position, *, writes: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        model: nn.Module,
+        position: Position,
+        *,
+        writes: bool,
+        every: int | None = None,  # updates between evaluations; None: an epoch
+    ) -> None:
         self._model, self._position, self._writes = model, position, writes
-        self._directory = directory
+        self._directory, self._every = directory, every
         self._kept, self._best_epoch = directory / MODEL, directory / _BEST_EPOCH
 
     @property
@@ -144,21 +171,25 @@ class KeptWeights:
         if self._writes and self._best_epoch.exists():
             self._best_epoch.replace(self._kept)
 
-    def keep_for_average(self, scores: Mapping[str, float], *, epochs: int) -> None:
-        """Keep the weights of this many last epochs."""
-        if self._writes and epochs > 1:
-            epoch = self._position.epoch
-            save_model(self._epoch_path(epoch), self._model, scores)
-            self._epoch_path(epoch - epochs).unlink(missing_ok=True)
+    def keep_for_average(self, scores: Mapping[str, float], *, count: int) -> None:
+        """Keep the weights of this many last epochs, or evaluations."""
+        if self._writes and count > 1:
+            save_model(self._path(self._last), self._model, scores)
+            self._path(self._last - count).unlink(missing_ok=True)
 
-    def epochs_to_average(self, epochs: int) -> list[Path]:
-        """The weights of at most this many last epochs, the latest first."""
-        last = self._position.epoch
-        paths = map(self._epoch_path, range(last, max(last - epochs, 0), -1))
+    def to_average(self, count: int) -> list[Path]:
+        """The weights of at most this many last epochs, or evaluations, the latest first."""
+        paths = map(self._path, range(self._last, max(self._last - count, 0), -1))
         return [path for path in paths if path.exists()]
 
-    def _epoch_path(self, epoch: int) -> Path:
-        return self._directory / f"epoch-{epoch:04}.safetensors"
+    @property
+    def _last(self) -> int:
+        """The number of the last epoch or evaluation."""
+        return self._position.epoch if self._every is None else self._position.step // self._every
+
+    def _path(self, number: int) -> Path:
+        kind = "epoch" if self._every is None else "evaluation"
+        return self._directory / f"{kind}-{number:04}.safetensors"
 
     def _keep_if_better(self, scores: Mapping[str, float]) -> None:
         if self._writes and _rank(scores) < self._position.kept:

@@ -25,6 +25,7 @@ class Task(Protocol):
 
     unit: str  # what losses are divided by: "character", "token"
     example_count: int
+    best_cuts: Tensor | None  # [word] int64: codes of the last evaluation's best segmentations, if it has any
 
     @property
     def model(self) -> nn.Module: ...

@@ -71,9 +71,11 @@ class Trainer:
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
-        self.position = load_position(directory, self.model, self.optimizer) or Position(scored_at=0)
+        self.position, self.best_cuts = load_position(directory, self.model, self.optimizer)
         self._notice_other_world()
-        self.kept = KeptWeights(directory, self.model, self.position, writes=self.processes.first)
+        self.kept = KeptWeights(
+            directory, self.model, self.position, writes=processes.first, every=settings.evaluate_updates
+        )
         self.log = TrainingLog(
             directory, task, self.position, settings, progress=self.progress, writes=processes.first
         )
@@ -106,16 +108,18 @@ class Trainer:
             if self.settings.bf16:
                 self.progress.say("bf16 is for GPUs; this CPU trains in float32")
         if not self._finished():
-            if self.position.leave_end():
+            if self.position.leave_end(self.settings.evaluate_updates):
                 self._save()  # before the weights are put back, so that no kill separates the two
             self.kept.resume()
         with self.progress.live(), put_off() as signals:
             while not self._finished():
                 complete = self._train_epoch(signals)
-                self._check_epoch()
-                self._evaluate(complete=complete)
-                if self._must_stop(signals):  # during the evaluation, which has saved everything
-                    raise KeyboardInterrupt
+                train_bits = bits_of(self.position.nats, self.position.units)
+                self._check_epoch(complete=complete)
+                if complete:
+                    self.position.next_epoch()
+                if self._is_due():
+                    self._evaluate(train_bits, signals)
         if self.settings.average > 1 and self.position.averaged_at != self.position.step:
             self._average()
         self.log.ended()
@@ -123,21 +127,41 @@ class Trainer:
 
     def _finished(self) -> bool:
         position, settings = self.position, self.settings
-        scored = position.scored_at in (position.step, None)  # or killed before it was scored
+        share, changed = settings.until_cuts_change_less_than, position.cuts_changed
+        scored = position.scored_at == position.step  # or killed before it was scored
+        past = scored or position.updates > 0  # the last epoch's end
         return (
-            (settings.epochs is not None and position.epoch >= settings.epochs)
+            (settings.epochs is not None and position.epoch >= settings.epochs and past)
             or (settings.steps is not None and position.step >= settings.steps and scored)
             or (settings.patience is not None and position.worse_epochs >= settings.patience)
+            or (share is not None and changed is not None and changed < share)
         )
 
+    def _at_limit(self) -> bool:
+        """Whether there are as many epochs or steps as wanted."""
+        position, settings = self.position, self.settings
+        epochs = settings.epochs is not None and position.epoch >= settings.epochs
+        return epochs or (settings.steps is not None and position.step >= settings.steps)
+
+    def _is_due(self) -> bool:
+        """Whether an evaluation belongs here and has not been made yet."""
+        position = self.position
+        scheduled = position.is_scheduled(self.settings.evaluate_updates)
+        return position.scored_at != position.step and (scheduled or self._at_limit())
+
     def _train_epoch(self, signals: list[int]) -> bool:
-        """The updates left in this epoch; False when the last step came before its end."""
+        """The updates left in this epoch; False when the training ends before it does."""
         last_save = time.monotonic()
         self.log.restart()
         for batches in self._updates():
             # Before an update and not after it, so that the last one of an epoch completes it.
-            if self.settings.steps is not None and self.position.step >= self.settings.steps:
+            if self._at_limit():
                 return False
+            if self._is_due():
+                self._evaluate(bits_of(self.position.nats, self.position.units), signals)
+                if self._finished():
+                    return False
+                self.log.restart()
             self._update(batches)
             self.log.updated()
             if self._must_stop(signals):
@@ -152,10 +176,10 @@ class Trainer:
         """Whether any process was told to stop: all must end at the same update."""
         return self.processes.sum_scalars([len(signals)])[0] > 0
 
-    def _check_epoch(self) -> None:
+    def _check_epoch(self, *, complete: bool) -> None:
         """Tell what the first epoch left out; without an update there would be no end."""
         left_out = self.task.left_out
-        if not self.position.updates:
+        if complete and not self.position.updates:
             raise UserError(f"Nothing is left to train on: {left_out or 'the text is empty'}.")
         if left_out and not self.position.epoch:
             self.progress.say(left_out)
@@ -215,7 +239,7 @@ class Trainer:
             if parameter.grad is None:  # this process had no batch
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [p.grad for p in parameters if p.grad is not None]
-        self.processes.sum_gradients(gradients)
+        self.processes.sum_tensors(gradients)
         for gradient in gradients:
             gradient.div_(max(units, 1.0))
         torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
@@ -223,30 +247,33 @@ class Trainer:
             group["lr"] = self.settings.rate_at(self.position.step + 1)
         self.optimizer.step()
 
-    def _evaluate(self, *, complete: bool) -> None:
+    def _evaluate(self, train_bits: float, signals: list[int]) -> None:
         """Score on the development text; keep the best weights; note the curve; save."""
         position = self.position
-        train_bits = bits_of(position.nats, position.units)
-        if complete:
-            position.epoch += 1
-            position.updates, position.examples, position.nats, position.units = 0, 0, 0.0, 0.0
         scores = self.task.evaluate(self.processes)
         if not math.isfinite(scores["dev_bits"]):  # nothing is saved: such weights lead nowhere
             self.log.scored({"train_bits": train_bits, **scores})
             raise self._not_finite(f"Loss of the development text is NaN or infinite at step {position.step}")
-        if complete:
+        cuts, share = self.task.best_cuts, None
+        if cuts is not None and self.best_cuts is not None and cuts.shape == self.best_cuts.shape:
+            share = int((cuts != self.best_cuts).sum()) / max(len(cuts), 1)
+        if position.is_scheduled(self.settings.evaluate_updates):
             self.kept.after_epoch(scores)
-            self.kept.keep_for_average(scores, epochs=self.settings.average)
+            self.kept.keep_for_average(scores, count=self.settings.average)
+            self.best_cuts, position.cuts_changed = cuts, share
         else:
             self.kept.at_end(scores)
-        self.log.scored({"train_bits": train_bits, **scores})
+        changed = {} if share is None else {"dev_cuts_changed": share}
+        self.log.scored({"train_bits": train_bits, **scores, **changed})
         position.scored_at = position.step
         self._save()
         self.processes.wait()
+        if self._must_stop(signals):  # during the evaluation, which has saved everything
+            raise KeyboardInterrupt
 
     def _average(self) -> None:
-        """Try the mean of the last epochs' weights; it becomes the model if it scores better."""
-        paths = self.kept.epochs_to_average(self.settings.average)
+        """Try the mean of the last evaluations' weights; it becomes the model if it scores better."""
+        paths = self.kept.to_average(self.settings.average)
         if not paths:
             self.progress.say("no whole epoch to average")
             return
@@ -262,7 +289,7 @@ class Trainer:
     def _save(self) -> None:
         self.position.seconds, self.position.records = self.log.seconds, self.log.records
         if self.processes.first:
-            save_position(self.directory, self.position, self.model, self.optimizer)
+            save_position(self.directory, self.position, self.model, self.optimizer, self.best_cuts)
 
 
 @contextmanager

@@ -133,6 +133,7 @@ class TranslatorTask:
     """
 
     unit = "token"
+    best_cuts: Tensor | None = None
 
     def __init__(
         self,
