@@ -1,9 +1,9 @@
-"""The best cut (Alg. 2) without the softmax of every position, and still exactly the best.
+"""The best segmentation (Alg. 2) without the softmax of every position, and still exactly the best.
 
-A probability is at most 1, so an edge that leaves a position nobody has looked at scores at most 0. The best
-cut of a word under these bounds may be too good to be true: then the positions that it passes are looked at,
-and the word is cut again. When the best cut passes only positions that were looked at, its score is true and
-no other cut can reach it. A trained model is asked about a third of the positions.
+A probability is at most 1, so an edge that leaves a position whose softmax is not computed scores at most 0.
+The best segmentation of a word under these bounds may be too good to be true: then the positions that it
+passes are computed, and the word is segmented again. When the best one passes only computed positions, its
+score is true and no other can reach it. A trained model computes about a third of the positions.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dpe.lattice.lattice import Bucket, LatticeBatch
     from dpe.model.mixed import MixedTransformer
 
-_ROUNDS = 5  # then all positions of the words that are left are looked at
-_LONGEST_WORD = 64  # a longer one, with its many cuts, would take many rounds
+_ROUNDS = 5  # then all positions of the remaining words are computed
+_LONGEST_WORD = 64  # a longer one, with its many segmentations, would take many rounds
 
 
 class PositionScores:
@@ -53,7 +53,7 @@ class PositionScores:
 
 
 def lazy_best(scores: PositionScores, lattice: LatticeBatch) -> list[Cuts]:
-    """The best cuts of the words of each bucket.
+    """The best segmentations of the words of each bucket.
 
     The ends of sentences are looked at too, so that their scores can be read from `scores`.
     """
@@ -71,7 +71,7 @@ def lazy_best(scores: PositionScores, lattice: LatticeBatch) -> list[Cuts]:
 
 
 class _Search:
-    """The words of a bucket, and those among them whose best cut is not certain yet."""
+    """The words of a bucket, and those among them whose best segmentation is not certain yet."""
 
     def __init__(self, bucket: Bucket, word_positions: Tensor) -> None:
         words, longest, _ = bucket.shape
@@ -96,7 +96,7 @@ class _Search:
         self.cuts.boundaries[self._open] = found.boundaries
         rows, places = found.boundaries.nonzero(as_tuple=True)  # [boundary]: open word, character in it
         positions = self._begins[self._open[rows]] + places  # [boundary]
-        # Is it a position nobody has looked at? The end of a word begins no piece of it.
+        # Is it a position that is not computed yet? The end of a word begins no piece of it.
         new = (places < lengths[rows]) & ~scores.known[positions]  # [boundary]
         self._open = self._open[torch.unique(rows[new])]
         return self._open_positions() if thorough else positions[new]

@@ -1,4 +1,4 @@
-"""A batch of sentences whose edges the model has scored, and exact answers about their cuts.
+"""A batch of sentences whose edges the model has scored, and exact answers about their segmentations.
 
 Here the model meets the dynamic program (the maximum, the draws, the posterior). Answers are found for all
 words of the batch at once and turned into pieces with numpy, not sentence by sentence.
@@ -38,7 +38,7 @@ _CELLS_AT_ONCE = 4_000_000  # of the n-best tables and of the draws: tens of meg
 
 
 class Cut(NamedTuple):
-    """A cut of a sentence as pieces, its score with the end of sentence, and those of its words without."""
+    """A segmentation of a sentence: pieces, score with the end of sentence, scores of its words without."""
 
     pieces: tuple[str, ...]
     score: float
@@ -86,7 +86,7 @@ class ScoredBatch:
         return self._given.double()
 
     def best(self) -> list[Cut]:
-        """The best cut of every sentence (Alg. 2).
+        """The best segmentation of every sentence (Alg. 2).
 
         If nothing else was asked before, the softmax is computed for a part of the positions only.
         """
@@ -101,13 +101,13 @@ class ScoredBatch:
         return self._cuts(self._by_word([_array(cut.scores) for cut in cuts]), boundaries, ends)
 
     def n_best(self, n: int) -> list[list[Cut]]:
-        """The n best cuts of every sentence, or all if it has fewer, best first."""
+        """The n best segmentations of every sentence, or all if it has fewer, best first."""
         of_words = [_n_best_in_parts(*edges, n=n) for edges in self.bucket_scores()]
         scores = self._by_word([scores for scores, _ in of_words])  # [word, rank]
         ways = [sentence_n_best(rows.tolist(), n) for rows in self._split_words(scores)]
         result: list[list[Cut]] = [[] for _ in self.examples]
         for rank in range(max(map(len, ways))):
-            # Sentences that have no such rank repeat their best cut, which is then dropped.
+            # Sentences that have no such rank repeat their best one, which is then dropped.
             chosen = [way[rank if rank < len(way) else 0][1] for way in ways]
             cuts = self._chosen_cuts(np.array([r for row in chosen for r in row], np.int64), scores, of_words)
             for found, way, cut in zip(result, ways, cuts, strict=True):
@@ -121,7 +121,7 @@ class ScoredBatch:
         scores: NDArray[np.float64],
         of_words: Sequence[tuple[NDArray[np.float64], NDArray[np.bool_]]],
     ) -> list[Cut]:
-        """One cut of every sentence, from the rank [word] of each word's cut among its n best."""
+        """One segmentation of every sentence, from the rank [word] of each word's among its n best."""
         boundaries = [
             of_bucket[np.arange(len(of_bucket)), ranks[_array(bucket.words)]]  # [word, position]
             for (_, of_bucket), bucket in zip(of_words, self.lattice.buckets, strict=True)
@@ -148,7 +148,7 @@ class ScoredBatch:
         return self.n_best(settings.n) if settings.mode == "n-best" else self.sample(settings)
 
     def posterior(self) -> list[Posterior]:
-        """What is known about the cuts of every sentence, word by word."""
+        """The posterior over the segmentations of every sentence, word by word."""
         edges = list(self.bucket_scores())
         entropies = self._by_word([_array(dynamic_program.entropy(*e)) for e in edges])
         probabilities = np.split(self._boundary_probabilities(edges), self._text.word_begins[1:-1])
@@ -178,7 +178,7 @@ class ScoredBatch:
             yield bucket.scatter(self._scores), bucket.lengths
 
     def _draws(self, uniforms: NDArray[np.float64], temperature: float) -> Iterator[list[Cut]]:
-        """One cut of every sentence for each row of uniforms [draw, character]."""
+        """One segmentation of every sentence for each row of uniforms [draw, character]."""
         drawn = [
             dynamic_program.sample(
                 scores, lengths, uniforms=self._uniforms_of(bucket, uniforms), temperature=temperature
@@ -196,7 +196,7 @@ class ScoredBatch:
         """The numbers that belong to the characters of a bucket's words. # [draw, word, start]"""
         begins = self._text.word_begins[_array(bucket.words)]
         characters = begins[:, None] + np.arange(bucket.shape[1])
-        characters = characters.clip(max=uniforms.shape[1] - 1)  # beyond a word's end nobody looks
+        characters = characters.clip(max=uniforms.shape[1] - 1)  # values beyond a word's end are not used
         return torch.from_numpy(uniforms[:, characters]).to(self._scores)
 
     def _boundary_probabilities(self, edges: list[tuple[Tensor, Tensor]]) -> NDArray[np.float64]:
@@ -232,7 +232,7 @@ class ScoredBatch:
         boundaries: Sequence[NDArray[np.bool_]],
         end_scores: NDArray[np.float64] | None = None,
     ) -> list[Cut]:
-        """One cut of every sentence from boundaries [word, position] of each bucket's words."""
+        """One segmentation of every sentence from boundaries [word, position] of each bucket's words."""
         pieces = self._text.pieces(self._piece_ends(boundaries))
         scores = self._sentence_sums(word_scores, end_scores).tolist()
         rows = zip(pieces, scores, self._split_words(word_scores), strict=True)
@@ -254,7 +254,7 @@ class ScoredBatch:
 def _n_best_in_parts(
     edge_scores: Tensor, lengths: Tensor, *, n: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The n best cuts of the words of a bucket: scores [word, rank] and boundaries [word, rank, position]."""
+    """The n best of the words of a bucket: scores [word, rank] and boundaries [word, rank, position]."""
     step = max(1, _CELLS_AT_ONCE // (n * edge_scores.shape[1]))
     parts = zip(torch.split(edge_scores, step), torch.split(lengths, step), strict=True)
     cuts: list[Cuts] = [dynamic_program.n_best(scores, size, n=n) for scores, size in parts]
@@ -300,7 +300,7 @@ class BatchText:
         inner = unknown[:-1] & unknown[1:] & ~np.isin(ends[:-1], self._sentence_ends)
         for first, last in _runs(inner):
             if self._joined[ends[first] - 1 : ends[last]] in self._vocabulary.ids:
-                inner[first:last] = False  # or it would read as another cut
+                inner[first:last] = False  # or it would read as another segmentation
         kept: NDArray[np.int64] = ends[np.append(~inner, [True])]
         return kept
 
