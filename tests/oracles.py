@@ -102,7 +102,7 @@ def brute_force(segmenter: Segmenter, source: str | None, target: str) -> Cuts:
     pieces = None if source is None else vocabulary.encode(source)
     example = segmenter.example(0, pieces, target)
     batch = MixedCollator(vocabulary).collate([example], epoch=0)
-    states = model.states(batch.source, batch.source_lengths, batch.characters)[0]
+    states = model.states(batch)
     everything = torch.arange(len(vocabulary))
     rows = [
         edge_scores_reference(

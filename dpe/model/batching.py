@@ -79,12 +79,21 @@ def mixed_example(
 
 
 @dataclass(frozen=True)
-class MixedBatch:
-    """Examples as tensors. Column t of `characters` is the last character read before position t's state."""
+class MixedInput:
+    """What the mixed model reads. Column t of `characters` is the last character read at position t.
 
-    source: Tensor | None  # [sentence, token]
+    The end of sentence is appended to every source, so that an empty one has a token too.
+    """
+
+    source: Tensor | None  # [sentence, token]; None for a language model
     source_lengths: Tensor | None  # [sentence]
-    characters: Tensor  # [sentence, position], the begin symbol first
+    characters: Tensor  # [sentence, position]: BEGIN_CHARACTER, then the characters; padding on the right
+
+
+@dataclass(frozen=True)
+class MixedBatch(MixedInput):
+    """Examples as tensors: what the model reads, and the lattices of what it predicts."""
+
     lattice: LatticeBatch
     lines: tuple[int, ...]
     character_count: int  # characters, and one end per sentence: what bits and gradients are divided by
