@@ -86,7 +86,7 @@ def timed_step(step: Step, model: MixedTransformer, batch: MixedBatch, clock: Cl
     assert memory is not None
     memory_leaf = _cut(memory)
     with clock.part("decoder forward"):
-        states = model.decoded(batch.characters, memory_leaf, mask)
+        states = model.decoded(batch, memory_leaf, mask)
     states_leaf = _cut(states)
     with clock.part("edge scores forward"):
         lattice = batch.lattice

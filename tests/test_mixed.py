@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpe.model import word_context
+from dpe.model import word_decoder
 from dpe.model.batching import BEGIN_CHARACTER, FIRST_CHARACTER, PAD_CHARACTER, MixedInput
 from dpe.model.mixed import MixedTransformer
 from dpe.model.settings import MixedSettings
-from dpe.model.word_context import word_numbers
+from dpe.model.word_decoder import word_numbers
 
 PAD, BOS, EOS = 0, 2, 3
 PIECES, CHARACTERS = 30, 12
@@ -22,7 +22,7 @@ DECODERS = ["characters", "words", "parts of words"]
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where the decoder's layers are; "parts of words": words of more than three characters are divided."""
     if request.param == "parts of words":
-        monkeypatch.setattr(word_context, "LONGEST_WORD", 3)
+        monkeypatch.setattr(word_decoder, "LONGEST_WORD", 3)
     return "characters" if request.param == "characters" else "words"
 
 
@@ -43,15 +43,28 @@ def make_model(decoder: str = "characters", norm: str = "pre", *, source: bool =
         character_count=CHARACTERS,
         pad_id=PAD,
         bos_id=BOS,
-        marker=MARKER,
+        word_pieces=[EOS, *range(5, 15)],
         source=source,
     )
     return model.double().eval()
 
 
-def states_of(model: MixedTransformer, ids: Tensor | None, lengths: Tensor | None, rows: Tensor) -> Tensor:
+def word_ends(rows: Tensor) -> Tensor:
+    """Where a marker or the end comes next. # bool [sentence, position]"""
+    following = torch.cat([rows[:, 1:], torch.full_like(rows[:, :1], PAD_CHARACTER)], dim=1)
+    return (rows != PAD_CHARACTER) & ((following == MARKER) | (following == PAD_CHARACTER))
+
+
+def states_of(
+    model: MixedTransformer,
+    ids: Tensor | None,
+    lengths: Tensor | None,
+    rows: Tensor,
+    ends: Tensor | None = None,
+) -> Tensor:
     """The states of characters [sentence, position]. # [sentence, position, width]"""
-    return model.states(MixedInput(ids, lengths, rows)).view(*rows.shape, -1)
+    ends = word_ends(rows) if ends is None else ends
+    return model.states(MixedInput(ids, lengths, rows, ends)).view(*rows.shape, -1)
 
 
 def make_source() -> tuple[Tensor, Tensor]:
@@ -75,8 +88,14 @@ def make_characters() -> tuple[Tensor, list[int]]:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("source", [True, False])
-def test_changing_a_character_changes_no_state_before_it(decoder: str, norm: str, source: bool) -> None:
-    """Also where a word begins or ends by the change."""
+def test_changing_a_character_changes_no_distribution_before_it(
+    decoder: str, norm: str, source: bool
+) -> None:
+    """Also where a word begins or ends by the change.
+
+    A words decoder gives one part of the distribution at a position: if the word ends there, that of the
+    pieces that begin a word, otherwise that of all others. The probability of the two parts is always there.
+    """
     model = make_model(decoder, norm, source=source)
     ids, lengths = make_source() if source else (None, None)
     characters, _ = make_characters()
@@ -86,11 +105,35 @@ def test_changing_a_character_changes_no_state_before_it(decoder: str, norm: str
             changed = characters.clone()
             changed[0, position] = other
             after = states_of(model, ids, lengths, changed)
-            torch.testing.assert_close(after[0, :position], before[0, :position], atol=1e-12, rtol=0)
             if decoder == "characters":  # whose shapes stay the same: not even rounding differs
                 assert torch.equal(after[0, :position], before[0, :position])
+            same = (word_ends(changed) == word_ends(characters))[0, :position]
+            assert same[:-1].all()
+            torch.testing.assert_close(
+                after[0, :position][same], before[0, :position][same], atol=1e-12, rtol=0
+            )
+            torch.testing.assert_close(after[0, :position, -1], before[0, :position, -1], atol=1e-12, rtol=0)
             if other != characters[0, position]:
                 assert not torch.allclose(after[0, position], before[0, position])
+
+
+@pytest.mark.parametrize("source", [True, False])
+def test_a_state_is_a_function_of_what_it_has_read(decoder: str, source: bool) -> None:
+    """Of the characters before it, as if nothing followed, and of whether the word ends there."""
+    model = make_model(decoder, source=source)
+    ids, lengths = make_source() if source else (None, None)
+    source_of_one = (None, None) if ids is None or lengths is None else (ids[:1], lengths[:1])
+    characters, _ = make_characters()
+    ends = word_ends(characters)
+    states = states_of(model, ids, lengths, characters)[0]
+    for position in range(14):
+        read = characters[:1, : position + 1]
+        alone = states_of(model, *source_of_one, read, ends[:1, : position + 1])[0, -1]
+        torch.testing.assert_close(states[position], alone, atol=1e-12, rtol=0)
+        flipped = ends[:1, : position + 1].clone()
+        flipped[0, -1] = ~flipped[0, -1]
+        other_part = states_of(model, *source_of_one, read, flipped)[0, -1]
+        torch.testing.assert_close(other_part[-1], alone[-1], atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("position", range(13))
@@ -103,16 +146,16 @@ def test_every_character_read_matters_to_all_states_after_it(decoder: str, posit
     assert ((before - after).abs().amax(1)[position:] > 1e-6).all()
 
 
-def test_characters_are_told_of_the_words_before_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of `▁a▁bcde▁f▁▁gh`: the begin symbol belongs to the first word, padding to the last."""
-    characters, _ = make_characters()
-    numbers = word_numbers(characters, MARKER)
-    assert numbers[0].tolist() == [0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 3, 4, 4, 4]
-    assert numbers[1:].tolist() == [[0] * 14] * 2
-    monkeypatch.setattr(word_context, "LONGEST_WORD", 3)
-    numbers = word_numbers(characters, MARKER)
-    assert numbers[0].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 5, 5, 5]
-    assert numbers[1:].tolist() == [[0, 0, 0, 1, 1] + [1] * 9, [0] * 14]
+def test_words_are_numbered_and_long_ones_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of `▁a▁bcde▁f▁▁gh`: the begin symbol is a word, or belongs to a first word without a marker."""
+    ends = word_ends(make_characters()[0])
+    numbers = word_numbers(ends)
+    assert numbers[0].tolist() == [0, 1, 1, 2, 2, 2, 2, 2, 3, 3, 4, 5, 5, 5]
+    assert numbers[1:].tolist() == [[0] * 5 + [1] * 9, [0] + [1] * 13]
+    monkeypatch.setattr(word_decoder, "LONGEST_WORD", 3)
+    numbers = word_numbers(ends)
+    assert numbers[0].tolist() == [0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 6, 6]
+    assert numbers[1, :5].tolist() == [0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -185,9 +228,9 @@ def test_padding_and_beginning_are_never_predicted() -> None:
 def test_language_model_has_no_encoder_nor_cross_attention() -> None:
     names = {name.split(".")[0] for name, _ in make_model(source=False).named_parameters()}
     assert names == {"character_embedding", "output_embedding", "decoder"}
-    names = {name.split(".")[0] for name, _ in make_model("words", source=False).named_parameters()}
-    assert names == {"character_embedding", "output_embedding", "decoder", "word_context"}
-    assert not any("cross" in name for name, _ in make_model(source=False).named_parameters())
+    for decoder in ("characters", "words"):
+        model = make_model(decoder, source=False)
+        assert not any("cross" in name for name, _ in model.named_parameters())
 
 
 def test_saved_weights_give_the_same_states_and_hold_no_position_table(decoder: str) -> None:

@@ -11,13 +11,12 @@ import torch
 
 from benchmarks.textbook import table, textbook_log_likelihood
 from dpe import Segmenter
-from dpe.model import word_context
+from dpe.model import word_decoder
 from dpe.model.batching import MixedCollator, MixedExample
-from dpe.model.edge_scores import edge_scores_reference
 from dpe.segmenter.likelihood import batch_edge_scores, marginal_log_likelihood
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import split_words
-from tests.oracles import brute_force, log_sum_exp
+from tests.oracles import brute_force, log_sum_exp, piece_scores
 from tests.segmenters import DECODERS, PAIRS, learned_vocabulary, save_segmenter
 from tests.vocabularies import SENTENCES, letters_vocabulary, make_vocabulary
 
@@ -53,10 +52,9 @@ def test_training_maximises_the_likelihood_of_brute_force(
     assert found.tolist() == pytest.approx(wanted, abs=1e-4)
 
 
-def test_the_loss_and_its_gradient_are_those_of_the_textbook(
-    segmenter: Segmenter, vocabulary: Vocabulary
-) -> None:
+def test_the_loss_and_its_gradient_are_those_of_the_textbook(tmp_path: Path, vocabulary: Vocabulary) -> None:
     """Of benchmarks/textbook.py: the full softmax, and Alg. 1 over characters that autograd records."""
+    segmenter = Segmenter.load(save_segmenter(tmp_path / "s", vocabulary))
     model = copy.deepcopy(segmenter._model).double().requires_grad_(True)
     pairs = enumerate(PAIRS[:12])
     examples = [segmenter.example(n, vocabulary.encode(source), target) for n, (source, target) in pairs]
@@ -77,7 +75,7 @@ def test_the_probabilities_of_all_texts_sum_to_one(
 
     A decoder that knew anything of the characters to come, such as the end of a word, would give more.
     """
-    monkeypatch.setattr(word_context, "LONGEST_WORD", longest_word)
+    monkeypatch.setattr(word_decoder, "LONGEST_WORD", longest_word)
     pieces = ["\u2581", "a", "b", "ab", "\u2581a"]
     vocabulary = make_vocabulary([(piece, -1.0) for piece in pieces])
     chosen = Segmenter.load(save_segmenter(tmp_path / "s", vocabulary, decoder=decoder))
@@ -98,13 +96,7 @@ def test_the_probabilities_of_all_texts_sum_to_one(
         sentences += [line] * len(own)
     model = copy.deepcopy(chosen._model).double()
     flat = torch.tensor([piece for own in ids for piece in own])
-    scores = edge_scores_reference(
-        model.states(batch),
-        model.output_weight,
-        torch.tensor(positions),
-        flat,
-        excluded=model.excluded_pieces,
-    )
+    scores = piece_scores(model, model.states(batch))[positions, flat]
     sums = torch.zeros(len(ids), dtype=scores.dtype).index_add(0, torch.tensor(sentences), scores)
     assert float(sums.exp().sum()) == pytest.approx(1.0, abs=1e-12)
 

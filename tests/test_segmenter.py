@@ -19,14 +19,13 @@ from scipy.stats import chisquare
 import dpe
 from dpe import OnTheFly, Segmenter, UserError
 from dpe.model.batching import MixedCollator, MixedInput
-from dpe.model.edge_scores import edge_scores_reference
 from dpe.segmenter import lazy_best, long_lines, scored_batch
 from dpe.segmenter.likelihood import batch_edge_scores
 from dpe.segmenter.long_lines import Window, long_line_scores, windows
 from dpe.segmenter.scored_batch import Cut, ScoredBatch
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER
-from tests.oracles import Cuts, brute_force, log_sum_exp
+from tests.oracles import Cuts, brute_force, log_sum_exp, piece_scores
 from tests.segmenters import DECODERS, PAIRS, learned_vocabulary, save_segmenter
 from tests.tensor_sizes import LargestTensor
 from tests.vocabularies import LETTERS, SENTENCES, letters_vocabulary, make_vocabulary
@@ -322,7 +321,7 @@ def test_windows_cover_every_position_once(positions: int) -> None:
 
 @pytest.mark.parametrize("target", ["ab" * 30, "abc bca " * 8, "ab"])
 def test_scores_of_a_long_line_are_those_of_its_windows(
-    segmenter: Segmenter, monkeypatch: pytest.MonkeyPatch, target: str
+    segmenter: Segmenter, decoder: str, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """Each position by itself, read by a model that begins a context before the position's window."""
     monkeypatch.setattr(long_lines, "LONGEST", 12)
@@ -340,18 +339,17 @@ def test_scores_of_a_long_line_are_those_of_its_windows(
         begin = min(max(middle - 6, 0), len(ids) - 12)
         part = torch.tensor([[*ids[begin : begin + 12], vocabulary.eos_id]])
         context = window.context
-        if model.word_context is not None and context:  # begins with a whole word, if that is not too late
+        if decoder == "words" and context:  # begins with a whole word, if that is not too late
             word = example.marked.find(MARKER, context, (context + window.begin) // 2 + 1)
             context = context if word < 0 else word
         for position in range(window.begin, window.end):
             read = collator.characters.encode(example.marked[context:position])
             row = torch.from_numpy(np.array([[collator.characters.begin, *read]]))
-            state = model.states(MixedInput(part, torch.tensor([13]), row))[-1:]
+            ends = batch.word_ends[:, context : position + 1]
+            state = model.states(MixedInput(part, torch.tensor([13]), row, ends))[-1:]
             edges = (batch.lattice.edge_positions == position).nonzero()[:, 0]
             pieces = batch.lattice.edge_pieces[edges]
-            expected = edge_scores_reference(
-                state, model.output_weight, torch.zeros_like(pieces), pieces, excluded=model.excluded_pieces
-            )
+            expected = piece_scores(model, state)[0, pieces]
             torch.testing.assert_close(found[edges], expected, rtol=1e-4, atol=1e-4)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from dpe.errors import UserError
 from dpe.model.attention import key_mask
 from dpe.model.batching import PAD_CHARACTER, CharacterIds, MixedInput
 from dpe.model.edge_scores import DEFAULT_THRESHOLD, edge_scores
 from dpe.model.transformer import Decoder, Encoder, embedding
-from dpe.model.word_context import WordContext
+from dpe.model.word_decoder import WordDecoder
 from dpe.text.words import MARKER
 
 if TYPE_CHECKING:
@@ -26,11 +27,10 @@ class MixedTransformer(nn.Module):
     characters y_1..y_t, nothing after them and no segmentation, so a piece's probability there does not
     depend on the pieces before it. With `source=False` there is no encoder: a language model.
 
-    The paper's decoder (`characters`) has all its layers over characters. That of `words` has
-    `decoder_layers` over the words before the current one (`WordContext`), whose output is added to the
-    characters' embeddings, and `character_layers` over characters.
+    The paper's decoder (`characters`) has all its layers over characters and one softmax; see `WordDecoder`
+    for that of `words`, which must know the `word_pieces`: those that begin a word, and the end of sentence.
 
-    `character_count` includes the three special characters; `marker` is the character that begins a word.
+    `character_count` includes the three special characters.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class MixedTransformer(nn.Module):
         character_count: int,
         pad_id: int,
         bos_id: int,
-        marker: int,
+        word_pieces: Sequence[int] = (),
         source: bool = True,
     ) -> None:
         """The vocabulary is joint, so the source embedding, if there is one, is the output weight too."""
@@ -49,11 +49,14 @@ class MixedTransformer(nn.Module):
         self.excluded_pieces = (pad_id, bos_id)  # never predicted: masked from the softmax
         width = settings.width
         self.character_embedding = embedding(character_count, width, pad_id=PAD_CHARACTER)
-        self.word_context = None
+        self.decoder: Decoder | WordDecoder
         if settings.decoder == "words":
-            self.word_context = WordContext(settings, marker=marker, cross_attention=source)
-            settings = replace(settings, decoder_layers=settings.character_layers)
-        self.decoder = Decoder(settings, cross_attention=source)
+            others = sorted(set(range(piece_count)) - {*word_pieces, *self.excluded_pieces})
+            self.decoder = WordDecoder(
+                settings, word_pieces=word_pieces, other_pieces=others, cross_attention=source
+            )
+        else:
+            self.decoder = Decoder(settings, cross_attention=source)
         self.encoder = Encoder(settings) if source else None
         self.source_embedding = embedding(piece_count, width, pad_id=pad_id) if source else None
         self.output_embedding = None if source else embedding(piece_count, width, pad_id=pad_id)
@@ -61,16 +64,25 @@ class MixedTransformer(nn.Module):
     @classmethod
     def of(cls, settings: MixedSettings, vocabulary: Vocabulary, *, source: bool) -> MixedTransformer:
         """An untrained model over a vocabulary."""
-        characters = CharacterIds(vocabulary)
+        if settings.decoder == "words" and MARKER not in vocabulary.ids:
+            raise UserError(
+                f"decoder = words needs a vocabulary that has {MARKER} as a piece; use characters."
+            )
+        begin_word = [number for piece, number in vocabulary.ids.items() if piece.startswith(MARKER)]
         return cls(
             settings,
             piece_count=len(vocabulary),
-            character_count=len(characters),
-            marker=int(characters.encode(MARKER)[0]),
+            character_count=len(CharacterIds(vocabulary)),
+            word_pieces=[*begin_word, vocabulary.eos_id],
             pad_id=vocabulary.pad_id,
             bos_id=vocabulary.bos_id,
             source=source,
         )
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether the decoder reads words as units, and so had better begin to read where one begins."""
+        return isinstance(self.decoder, WordDecoder)
 
     @property
     def output_weight(self) -> Tensor:
@@ -83,27 +95,20 @@ class MixedTransformer(nn.Module):
         self, states: Tensor, positions: Tensor, pieces: Tensor, *, threshold: float = DEFAULT_THRESHOLD
     ) -> Tensor:
         """Log-probability of each piece where it starts, from the states [position, width]. # [edge]"""
+        if isinstance(self.decoder, WordDecoder):
+            weight = self.output_weight
+            return self.decoder.edge_scores(states, weight, positions, pieces, threshold=threshold)
         return edge_scores(
             states, self.output_weight, positions, pieces, excluded=self.excluded_pieces, threshold=threshold
         )
 
     def states(self, batch: MixedInput) -> Tensor:
-        """The state at every position, as the lattice of a batch counts them. # [position, width]
+        """What the scores of pieces are computed from, as the lattice counts positions. # [position, width]
 
         Position `sentence * columns + t` has read the first t characters of its sentence, where `columns` is
         the padded length of all sentences. States of padding are finite and have no meaning.
         """
-        return self.decoded(batch.characters, *self.encoded(batch))
-
-    def word_start(self, characters: Tensor, earliest: int, latest: int) -> int:
-        """Where to begin to read in the middle of a line, from the position `earliest` to `latest`.
-
-        At `earliest` if the decoder reads characters only, or if no word begins there; characters [position].
-        """
-        if self.word_context is None or earliest == 0:
-            return earliest
-        begins = (characters[earliest + 1 : latest + 2] == self.word_context.marker).nonzero()[:, 0]
-        return earliest + (int(begins[0]) if len(begins) else 0)
+        return self.decoded(batch, *self.encoded(batch))
 
     def encoded(self, batch: MixedInput) -> tuple[Tensor | None, Tensor | None]:
         """The encoder's output [sentence, token, width] and the mask of its padding, if there is a source."""
@@ -115,9 +120,9 @@ class MixedTransformer(nn.Module):
         mask = key_mask(batch.source_lengths, batch.source.shape[1], batch.source.device)
         return self.encoder(self.source_embedding(batch.source), mask), mask
 
-    def decoded(self, characters: Tensor, memory: Tensor | None, mask: Tensor | None) -> Tensor:
-        """The states of characters [sentence, position] given the encoder's output. # [position, width]"""
-        embedded = self.character_embedding(characters)  # [sentence, position, width]
-        if self.word_context is not None:
-            embedded = embedded + self.word_context(characters, embedded, memory, mask)
+    def decoded(self, batch: MixedInput, memory: Tensor | None, mask: Tensor | None) -> Tensor:
+        """The states of a batch given the encoder's output. # [position, width]"""
+        embedded = self.character_embedding(batch.characters)  # [sentence, position, width]
+        if isinstance(self.decoder, WordDecoder):
+            return self.decoder(embedded, batch.word_ends, memory, mask).flatten(0, 1)  # type: ignore[no-any-return]
         return self.decoder(embedded, memory, mask).flatten(0, 1)  # type: ignore[no-any-return]

@@ -63,10 +63,14 @@ def long_line_scores(model: MixedTransformer, batch: MixedBatch) -> Tensor:
 
 def _window_states(model: MixedTransformer, batch: MixedBatch, window: Window) -> Tensor:
     """States of a window's positions; the begin symbol stands before its context.  # [position, width]"""
-    context = model.word_start(batch.characters[0], window.context, (window.context + window.begin) // 2)
+    context = window.context
+    if model.reads_words and context:  # begin with a whole word, unless that would lose half of the context
+        ends = batch.word_ends[0, context : (context + window.begin) // 2 + 1].nonzero()[:, 0]
+        context += int(ends[0]) if len(ends) else 0
     begin_symbol, read = batch.characters[:, :1], batch.characters[:, context + 1 : window.end]
+    characters, word_ends = torch.cat([begin_symbol, read], dim=1), batch.word_ends[:, context : window.end]
     source, source_lengths = _source_slice(batch, window)
-    states = model.states(MixedInput(source, source_lengths, torch.cat([begin_symbol, read], dim=1)))
+    states = model.states(MixedInput(source, source_lengths, characters, word_ends))
     return states[window.begin - context :]
 
 
