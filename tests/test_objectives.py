@@ -122,3 +122,20 @@ def test_the_gradient_is_that_of_finite_differences(segmenter: Segmenter, vocabu
                 parameter.sub_(direction, alpha=sign * step)
         found = float((gradient * direction).sum())
         assert (values[0] - values[1]) / (2 * step) == pytest.approx(found, rel=1e-4, abs=1e-4), name
+
+
+def test_a_position_that_matters_little_gets_no_gradient_at_all(
+    segmenter: Segmenter, vocabulary: Vocabulary
+) -> None:
+    """So that the layers below can skip it: of the softmax, and of the probability that a word ends."""
+    pairs = enumerate(PAIRS[:8])
+    examples = [segmenter.example(n, vocabulary.encode(source), target) for n, (source, target) in pairs]
+    batch = MixedCollator(vocabulary).collate(examples, epoch=0)
+    lattice = batch.lattice
+    states = segmenter._model.states(batch).detach().requires_grad_(True)
+    scores = segmenter._model.edge_scores(states, lattice.edge_positions, lattice.edge_pieces, threshold=0.2)
+    posterior, found = torch.autograd.grad(marginal_log_likelihood(scores, batch).sum(), (scores, states))
+    starts = torch.zeros(len(states)).index_add(0, lattice.edge_positions, posterior)  # [position]
+    matters = starts > 0.2
+    assert 0.1 < float(matters.double().mean()) < 0.9
+    assert torch.equal((found != 0).any(1), matters)

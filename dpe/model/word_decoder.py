@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from dpe.model.edge_scores import edge_scores
+from dpe.model.edge_scores import edge_scores, edges_that_matter
 from dpe.model.fast_layers import Linear
 from dpe.model.transformer import Decoder, initialise
 
@@ -127,7 +128,24 @@ class WordDecoder(nn.Module):
                 threshold=threshold,
             )
             scores = scores.index_add(0, edges, found)
-        return scores
+        return _SparseGradient.apply(scores, positions, threshold)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _SparseGradient(torch.autograd.Function):
+    """The same scores; positions that matter little get no gradient, neither by a softmax nor by a logit."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, positions: Tensor, threshold: float) -> Tensor:
+        ctx.save_for_backward(positions)
+        ctx.threshold = threshold
+        return scores.view_as(scores)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (positions,) = ctx.saved_tensors
+        matters = edges_that_matter(gradient, positions, ctx.threshold)
+        return gradient.where(matters, 0.0), None, None
 
 
 def word_numbers(word_ends: Tensor) -> Tensor:
