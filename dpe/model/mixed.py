@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
@@ -49,14 +50,15 @@ class MixedTransformer(nn.Module):
         self.excluded_pieces = (pad_id, bos_id)  # never predicted: masked from the softmax
         width = settings.width
         self.character_embedding = embedding(character_count, width, pad_id=PAD_CHARACTER)
-        self.decoder: Decoder | WordDecoder
+        self.decoder: Decoder | WordDecoder = Decoder(settings, cross_attention=source)
         if settings.decoder == "words":
+            light = Decoder(
+                replace(settings, decoder_layers=settings.character_layers), cross_attention=False
+            )
             others = sorted(set(range(piece_count)) - {*word_pieces, *self.excluded_pieces})
             self.decoder = WordDecoder(
-                settings, word_pieces=word_pieces, other_pieces=others, cross_attention=source
+                width, self.decoder, light, word_pieces=word_pieces, other_pieces=others
             )
-        else:
-            self.decoder = Decoder(settings, cross_attention=source)
         self.encoder = Encoder(settings) if source else None
         self.source_embedding = embedding(piece_count, width, pad_id=pad_id) if source else None
         self.output_embedding = None if source else embedding(piece_count, width, pad_id=pad_id)

@@ -6,18 +6,15 @@ After the characters y_1..y_t either the word ends or it continues, so the next 
     p(word continues) * softmax over all other pieces, of the character state
 
 The word state comes from `decoder_layers` over the words up to the one that ends at t. The character state
-comes from `character_layers` over characters; they start from the word state before the current word.
-Both are functions of y_1..y_t (and the source), so this is one distribution over all pieces whatever follows.
-The text says which of the two states is needed at t: the word state only where the word does end.
-
-    characters   <s> | ▁ a | ▁ b c | ▁ d          the begin symbol is a word
-    start from     - |  <s> |  <s> ▁a |  <s> ▁a ▁bc
+comes from `character_layers` over characters; they start from the word state before the current word, and
+leave the source to the word level. Both states are functions of y_1..y_t (and the source), so this is one
+distribution over all pieces, whatever follows. The text says which of the two is needed at t: the word state
+only where the word does end, so there is no more to compute than one state a word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,14 +24,13 @@ from torch.autograd.function import once_differentiable
 
 from dpe.model.edge_scores import edge_scores, edges_that_matter
 from dpe.model.fast_layers import Linear
-from dpe.model.transformer import Decoder, initialise
 
 if TYPE_CHECKING:
-    from dpe.model.settings import MixedSettings
+    from dpe.model.transformer import Decoder
 
-# A longer word is read as several words of this many characters, so that the characters of text without
-# spaces start from a recent state too.
-LONGEST_WORD = 32
+# A longer word is read as several words of this many characters, so that in text without spaces the layers
+# over characters start from a recent state too.
+LONGEST_WORD = 16
 
 
 class WordDecoder(nn.Module):
@@ -51,22 +47,20 @@ class WordDecoder(nn.Module):
 
     def __init__(
         self,
-        settings: MixedSettings,
+        width: int,
+        word_layers: Decoder,
+        character_layers: Decoder,
         *,
         word_pieces: Sequence[int],
         other_pieces: Sequence[int],
-        cross_attention: bool,
     ) -> None:
         super().__init__()
-        width = settings.width
-        self.convolution = Linear(3 * width, width)
-        self.word_layers = Decoder(settings, cross_attention=cross_attention)
-        self.start = Linear(width, width)
-        light = replace(settings, decoder_layers=settings.character_layers)
-        self.character_layers = Decoder(light, cross_attention=cross_attention)
+        self.word_layers, self.character_layers = word_layers, character_layers
+        self.convolution, self.start = Linear(3 * width, width), Linear(width, width)
         self.word_end = Linear(width, 1)
         for part in (self.convolution, self.start, self.word_end):
-            initialise(part)
+            nn.init.xavier_uniform_(part.weight)
+            nn.init.zeros_(part.bias)
         row = torch.zeros(max(*word_pieces, *other_pieces) + 1, dtype=torch.long)
         begins_word = torch.zeros_like(row, dtype=torch.bool)
         begins_word[list(word_pieces)] = True
@@ -90,7 +84,7 @@ class WordDecoder(nn.Module):
         rows = numbers + columns * torch.arange(len(numbers), device=numbers.device)[:, None]
         starts = self.start(words) / self.word_layers.scale  # as large as embeddings
         starts = F.embedding(rows, starts.flatten(0, 1))  # [sentence, position, width]
-        states = self.character_layers(embedded + starts, memory, memory_mask)
+        states = self.character_layers(embedded + starts)
         logits = self.word_end(states).flatten(0, 1)  # [position, 1]
         ends = word_ends.flatten().nonzero()[:, 0]  # [end]
         after_words = F.embedding(rows.flatten()[ends] + 1, words.flatten(0, 1))  # [end, width]
