@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from dpe.errors import UserError
 from dpe.model import word_decoder
 from dpe.model.batching import BEGIN_CHARACTER, FIRST_CHARACTER, PAD_CHARACTER, MixedInput
 from dpe.model.mixed import MixedTransformer
 from dpe.model.settings import MixedSettings
 from dpe.model.word_decoder import word_numbers
+from tests.vocabularies import make_vocabulary
 
 PAD, BOS, EOS = 0, 2, 3
 PIECES, CHARACTERS = 30, 12
@@ -241,3 +243,10 @@ def test_saved_weights_give_the_same_states_and_hold_no_position_table(decoder: 
     assert not any("positions" in name for name in model.state_dict())
     source, characters = make_source(), make_characters()[0]
     assert torch.equal(states_of(model, *source, characters), states_of(other, *source, characters))
+
+
+def test_words_are_refused_where_a_word_may_begin_with_an_unknown_character() -> None:
+    """Whether an unknown character begins a word cannot be told from its piece."""
+    vocabulary, settings = make_vocabulary([("a", -1.0), ("\u2581a", -2.0)]), MixedSettings(decoder="words")
+    with pytest.raises(UserError, match="as a piece"):
+        MixedTransformer.of(settings, vocabulary, source=False)
