@@ -7,6 +7,7 @@ import sys
 
 MODULES = (
     "training_step",
+    "decoders",
     "time_shares",
     "threshold",
     "scaling",

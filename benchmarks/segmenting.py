@@ -67,7 +67,7 @@ def textbook(model: MixedTransformer, pieces: Vocabulary, lines: Sequence[MixedE
     for begin in range(0, len(lines), TEXTBOOK_BATCH):
         rows = lines[begin : begin + TEXTBOOK_BATCH]
         batch = collator.collate(rows, epoch=0)
-        states = model.states(batch.source, batch.source_lengths, batch.characters)
+        states = model.states(batch).unflatten(0, batch.characters.shape)
         logits = states @ model.output_weight.T  # [sentence, position, piece]
         logits[:, :, list(model.excluded_pieces)] = float("-inf")
         scores = torch.log_softmax(logits, dim=-1)

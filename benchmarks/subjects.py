@@ -96,23 +96,23 @@ def _filled(learned: Vocabulary, size: int) -> Vocabulary:
     return Vocabulary(model.SerializeToString())
 
 
-def untrained_mixed(size: int) -> MixedTransformer:
+def untrained_mixed(size: int, network: SegmenterSettings = NETWORK) -> MixedTransformer:
     torch.manual_seed(1)
-    return MixedTransformer.of(NETWORK, vocabulary(size), source=True)
+    return MixedTransformer.of(network, vocabulary(size), source=True)
 
 
-def trained_mixed(size: int) -> MixedTransformer:
+def trained_mixed(size: int, network: SegmenterSettings = NETWORK) -> MixedTransformer:
     """The mixed model after 300 steps; trained once, then read from the cache."""
-    model, pieces = untrained_mixed(size), vocabulary(size)
-    key = hashlib.sha256(f"{pieces.fingerprint} {NETWORK}".encode()).hexdigest()[:16]
+    model, pieces = untrained_mixed(size, network), vocabulary(size)
+    key = hashlib.sha256(f"{pieces.fingerprint} {network}".encode()).hexdigest()[:16]
     directory = CACHE / f"mixed-{size}-{key}"
     if not (directory / MODEL).exists():
-        _train(directory, pieces)
+        _train(directory, pieces, network)
     put_weights(model, load_tensors(directory / MODEL)[0], name=MODEL)
     return model.train()
 
 
-def _train(directory: Path, pieces: Vocabulary) -> None:
+def _train(directory: Path, pieces: Vocabulary, network: SegmenterSettings) -> None:
     train_segmenter(
         directory,
         vocabulary=pieces,
@@ -120,7 +120,7 @@ def _train(directory: Path, pieces: Vocabulary) -> None:
         target=text().targets[1000:],
         dev_source=text().sources[:100],
         dev_target=text().targets[:100],
-        settings=NETWORK,
+        settings=network,
     )
 
 

@@ -57,7 +57,7 @@ def table(batch: MixedBatch) -> Table:
 
 def textbook_log_likelihood(model: MixedTransformer, batch: MixedBatch, edges: Table) -> Tensor:
     """log p(y | x) of every sentence, holding [sentence, position, piece]. # [sentence]"""
-    states = model.states(batch.source, batch.source_lengths, batch.characters)
+    states = model.states(batch).unflatten(0, batch.characters.shape)  # [sentence, position, width]
     logits = states @ model.output_weight.T
     logits[..., list(model.excluded_pieces)] = float("-inf")
     log_probabilities = logits.log_softmax(-1)  # [sentence, position, piece]

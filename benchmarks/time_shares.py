@@ -23,7 +23,6 @@ from benchmarks.record import record
 from benchmarks.steps import Step, mixed_step
 from benchmarks.subjects import Collation, line_batches, text, trained_mixed
 from dpe.lattice.lattice import LatticeBuilder
-from dpe.model.attention import key_mask
 from dpe.model.batching import MixedBatch
 from dpe.model.device import keep_freed_memory
 from dpe.model.edge_scores import edge_scores
@@ -80,18 +79,14 @@ def time_shares(size: int) -> dict[str, object]:
 
 def timed_step(step: Step, model: MixedTransformer, batch: MixedBatch, clock: Clock) -> None:
     """`Step.run`, with the graph cut between encoder, decoder, edge scores and dynamic program."""
-    assert batch.source is not None
-    assert batch.source_lengths is not None
-    assert model.encoder is not None
-    assert model.source_embedding is not None
     with clock.part("optimiser"):
         step.optimizer.zero_grad(set_to_none=True)
     with clock.part("encoder forward"):
-        mask = key_mask(batch.source_lengths, batch.source.shape[1], batch.source.device)
-        memory = model.encoder(model.source_embedding(batch.source), mask)
+        memory, mask = model.encoded(batch)
+    assert memory is not None
     memory_leaf = _cut(memory)
     with clock.part("decoder forward"):
-        states = model.decoder(model.character_embedding(batch.characters), memory_leaf, mask).flatten(0, 1)
+        states = model.decoded(batch, memory_leaf, mask)
     states_leaf = _cut(states)
     with clock.part("edge scores forward"):
         lattice = batch.lattice

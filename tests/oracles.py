@@ -11,7 +11,8 @@ from torch import Tensor
 
 from dpe import Segmenter
 from dpe.model.batching import MixedCollator
-from dpe.model.edge_scores import edge_scores_reference
+from dpe.model.mixed import MixedTransformer
+from dpe.model.word_decoder import WordDecoder
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import split_words
 
@@ -96,21 +97,26 @@ def cuts_of_text(text: str, vocabulary: Vocabulary) -> Iterator[tuple[str, ...]]
             yield (text[:end], *rest)
 
 
+def piece_scores(model: MixedTransformer, states: Tensor) -> Tensor:
+    """Log-probability of every piece at every position, by definition. # [position, piece]"""
+    logits = states[:, : model.output_weight.shape[1]] @ model.output_weight.T
+    if not isinstance(model.decoder, WordDecoder):
+        logits[:, list(model.excluded_pieces)] = float("-inf")
+        return logits.log_softmax(1)
+    ends, continues = states[:, -1].sigmoid(), (-states[:, -1]).sigmoid()
+    scores = torch.full_like(logits, float("-inf"))
+    for pieces, share in ((model.decoder.words, ends), (model.decoder.others, continues)):
+        scores[:, pieces] = share.log()[:, None] + logits[:, pieces].log_softmax(1)
+    return scores
+
+
 def brute_force(segmenter: Segmenter, source: str | None, target: str) -> Cuts:
     """log p(y, z | x) of every cut z, from the full softmax of a model that reads this sentence alone."""
     vocabulary, model = segmenter.vocabulary, segmenter._model
     pieces = None if source is None else vocabulary.encode(source)
     example = segmenter.example(0, pieces, target)
     batch = MixedCollator(vocabulary).collate([example], epoch=0)
-    states = model.states(batch.source, batch.source_lengths, batch.characters)[0]
-    everything = torch.arange(len(vocabulary))
-    rows = [
-        edge_scores_reference(
-            states, model.output_weight, torch.full_like(everything, t), everything,
-            excluded=[vocabulary.pad_id, vocabulary.bos_id],
-        ).double()
-        for t in range(len(example.marked) + 1)
-    ]  # fmt: skip
+    rows = piece_scores(model, model.states(batch)).double()  # [position, piece]
     words = [list(cuts_of_text(word, vocabulary)) for word in split_words(example.marked)]
     result: Cuts = {}
     for chosen in itertools.product(*words):

@@ -34,10 +34,20 @@ def learned_vocabulary(size: int = 200) -> Vocabulary:
     return learn_vocabulary((side for pair in PAIRS for side in pair), VocabularySettings(size=size))
 
 
-def save_segmenter(directory: Path, vocabulary: Vocabulary, *, source: bool = True, seed: int = 1) -> Path:
+DECODERS = ("characters", "words")
+
+
+def save_segmenter(
+    directory: Path,
+    vocabulary: Vocabulary,
+    *,
+    source: bool = True,
+    seed: int = 1,
+    decoder: Any = "characters",
+) -> Path:
     """An untrained segmenter as training would leave it."""
     directory.mkdir(parents=True)
-    settings = replace(NETWORK, source=source)
+    settings = replace(NETWORK, source=source, decoder=decoder)
     write_settings(directory, "segmenter", settings, vocabulary, {})
     torch.manual_seed(seed)
     model = MixedTransformer.of(settings, vocabulary, source=source)

@@ -254,6 +254,8 @@ def test_a_mixed_batch(vocabulary: Vocabulary) -> None:
         [1, 0, 0, 0, 0, 0, 0, 0],
         [1, mark, a, b, z, y, 2, 2],
     ]
+    ends = [[row, t] for row, places in enumerate([(0, 3, 5), (0,), (0, 7)]) for t in places]
+    assert batch.word_ends.nonzero().tolist() == ends
     assert batch.source is not None
     assert batch.source_lengths is not None
     assert batch.source.tolist() == [[9, 8, 3], [3, 0, 0], [6, 3, 0]]
@@ -326,6 +328,7 @@ def test_hiding_everything_spares_the_begin_symbol_and_padding(vocabulary: Vocab
     collator = MixedCollator(vocabulary, unknown_rate=1.0, seed=0)
     batch = collator.collate([example_of(0, "▁a"), example_of(1, "▁")], epoch=0)
     assert batch.characters.tolist() == [[1, 2, 2], [1, 2, 0]]
+    assert batch.word_ends.tolist() == [[True, False, True], [True, True, False]]
 
 
 def test_a_translation_batch(vocabulary: Vocabulary) -> None:
@@ -347,7 +350,8 @@ def test_batches_move_between_devices(vocabulary: Vocabulary) -> None:
     mixed = MixedCollator(vocabulary).collate([example_of(0, "▁a", [3])], epoch=0).to("meta")
     examples = [TranslationExample(line=0, source=[3], target=[5])]
     translation = collate_translation(examples, vocabulary).to("meta")
-    tensors = (mixed.source, mixed.source_lengths, mixed.characters, mixed.lattice.edge_pieces)
+    tensors = (mixed.source, mixed.source_lengths, mixed.characters, mixed.word_ends)
+    tensors += (mixed.lattice.edge_pieces,)
     tensors += (translation.source, translation.source_lengths, translation.target_in, translation.target_out)
     assert all(tensor is not None and tensor.is_meta for tensor in tensors)
     assert mixed.lines == translation.lines == (0,)

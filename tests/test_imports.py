@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -180,3 +181,14 @@ def defined_in(body: list[ast.stmt], prefix: str = "") -> set[str]:
             found.add(prefix + node.name)
             found |= defined_in(node.body, f"{node.name}.") if isinstance(node, ast.ClassDef) else set()
     return found
+
+
+def test_running_needs_no_extra() -> None:
+    """`make demo` installs no extra; only the explorer has one of its own."""
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    installed = {re.split(r"[\[><=]", one)[0] for one in project["dependencies"]}
+    here = {"dpe", "_typeshed", *sys.stdlib_module_names}
+    for path in modules():
+        if "explore" not in str(path.relative_to(PACKAGE)):
+            needed = {name.partition(".")[0].replace("google", "protobuf") for name in imports_of(path)}
+            assert needed <= installed | here, path

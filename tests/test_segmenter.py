@@ -18,15 +18,16 @@ from scipy.stats import chisquare
 
 import dpe
 from dpe import OnTheFly, Segmenter, UserError
-from dpe.model.batching import MixedCollator
-from dpe.model.edge_scores import edge_scores_reference
+from dpe.model.batching import MixedCollator, MixedInput
 from dpe.segmenter import lazy_best, long_lines, scored_batch
 from dpe.segmenter.likelihood import batch_edge_scores
 from dpe.segmenter.long_lines import Window, long_line_scores, windows
 from dpe.segmenter.scored_batch import Cut, ScoredBatch
 from dpe.text.vocabulary import Vocabulary
-from tests.oracles import Cuts, brute_force, log_sum_exp
-from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
+from dpe.text.words import MARKER
+from tests.oracles import Cuts, brute_force, log_sum_exp, piece_scores
+from tests.segmenters import DECODERS, PAIRS, learned_vocabulary, save_segmenter
+from tests.tensor_sizes import LargestTensor
 from tests.vocabularies import LETTERS, SENTENCES, letters_vocabulary, make_vocabulary
 
 ROOT = Path(__file__).parents[1]
@@ -37,20 +38,29 @@ def vocabulary() -> Vocabulary:
     return letters_vocabulary()
 
 
-@pytest.fixture(scope="module")
-def segmenter(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Segmenter:
-    return Segmenter.load(save_segmenter(tmp_path_factory.mktemp("small") / "s", vocabulary))
+@pytest.fixture(scope="module", params=DECODERS)
+def decoder(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def language_model(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Segmenter:
+def segmenter(vocabulary: Vocabulary, decoder: str, tmp_path_factory: pytest.TempPathFactory) -> Segmenter:
+    directory = tmp_path_factory.mktemp("small") / "s"
+    return Segmenter.load(save_segmenter(directory, vocabulary, decoder=decoder))
+
+
+@pytest.fixture(scope="module")
+def language_model(
+    vocabulary: Vocabulary, decoder: str, tmp_path_factory: pytest.TempPathFactory
+) -> Segmenter:
     directory = tmp_path_factory.mktemp("small") / "lm"
-    return Segmenter.load(save_segmenter(directory, vocabulary, source=False))
+    return Segmenter.load(save_segmenter(directory, vocabulary, source=False, decoder=decoder))
 
 
 @pytest.fixture(scope="module")
-def corpus_segmenter(tmp_path_factory: pytest.TempPathFactory) -> Segmenter:
-    return Segmenter.load(save_segmenter(tmp_path_factory.mktemp("corpus") / "s", learned_vocabulary()))
+def corpus_segmenter(decoder: str, tmp_path_factory: pytest.TempPathFactory) -> Segmenter:
+    directory = tmp_path_factory.mktemp("corpus") / "s"
+    return Segmenter.load(save_segmenter(directory, learned_vocabulary(), decoder=decoder))
 
 
 def written(cut: tuple[str, ...], vocabulary: Vocabulary) -> tuple[str, ...]:
@@ -153,8 +163,10 @@ def test_lists_are_answered_in_the_order_given(corpus_segmenter: Segmenter) -> N
     assert corpus_segmenter.best([], []) == []
 
 
-def test_another_batch_size_gives_the_same_cuts(corpus_segmenter: Segmenter, tmp_path: Path) -> None:
-    directory = save_segmenter(tmp_path / "s", learned_vocabulary())
+def test_another_batch_size_gives_the_same_cuts(
+    corpus_segmenter: Segmenter, decoder: str, tmp_path: Path
+) -> None:
+    directory = save_segmenter(tmp_path / "s", learned_vocabulary(), decoder=decoder)
     other = Segmenter.load(str(directory), batch_characters=50)
     sources, targets = map(list, zip(*PAIRS[:60], strict=True))
     for one, two in zip(corpus_segmenter.best(sources, targets), other.best(sources, targets), strict=True):
@@ -309,7 +321,7 @@ def test_windows_cover_every_position_once(positions: int) -> None:
 
 @pytest.mark.parametrize("target", ["ab" * 30, "abc bca " * 8, "ab"])
 def test_scores_of_a_long_line_are_those_of_its_windows(
-    segmenter: Segmenter, monkeypatch: pytest.MonkeyPatch, target: str
+    segmenter: Segmenter, decoder: str, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """Each position by itself, read by a model that begins a context before the position's window."""
     monkeypatch.setattr(long_lines, "LONGEST", 12)
@@ -326,15 +338,18 @@ def test_scores_of_a_long_line_are_those_of_its_windows(
         middle = len(ids) * (window.begin + window.end) // (2 * (len(example.marked) + 1))
         begin = min(max(middle - 6, 0), len(ids) - 12)
         part = torch.tensor([[*ids[begin : begin + 12], vocabulary.eos_id]])
+        context = window.context
+        if decoder == "words" and context:  # begins with a whole word, if that is not too late
+            word = example.marked.find(MARKER, context, (context + window.begin) // 2 + 1)
+            context = context if word < 0 else word
         for position in range(window.begin, window.end):
-            read = collator.characters.encode(example.marked[window.context : position])
+            read = collator.characters.encode(example.marked[context:position])
             row = torch.from_numpy(np.array([[collator.characters.begin, *read]]))
-            state = model.states(part, torch.tensor([13]), row)[0, -1:]
+            ends = batch.word_ends[:, context : position + 1]
+            state = model.states(MixedInput(part, torch.tensor([13]), row, ends))[-1:]
             edges = (batch.lattice.edge_positions == position).nonzero()[:, 0]
             pieces = batch.lattice.edge_pieces[edges]
-            expected = edge_scores_reference(
-                state, model.output_weight, torch.zeros_like(pieces), pieces, excluded=model.excluded_pieces
-            )
+            expected = piece_scores(model, state)[0, pieces]
             torch.testing.assert_close(found[edges], expected, rtol=1e-4, atol=1e-4)
 
 
@@ -358,6 +373,31 @@ def test_long_lines_come_out_whole_beside_short_ones(corpus_segmenter: Segmenter
         assert cut.score <= cut.log_partition < 0
     assert len(corpus_segmenter.n_best(sources[2], targets[2], n=3)) == 3
     assert len(corpus_segmenter.sample(sources[2], targets[2], n=3)) == 3
+
+
+def test_lines_of_any_shape_come_out_whole_in_bounded_memory(corpus_segmenter: Segmenter) -> None:
+    """Nothing, unknown characters only, a giant word, a giant word of unknowns, words of one character."""
+    targets = [
+        "",
+        "☃☃ ☃",
+        "talo" * 1_250,
+        "☃" * 1_900,
+        "a " * 990,
+        "a" * 1_999,
+        " ",
+        "\u2581",
+        "talossa " * 9,
+    ]
+    with LargestTensor() as made:
+        cuts = corpus_segmenter.best(["auto"] * len(targets), targets)
+    for cut, target in zip(cuts, targets, strict=True):
+        assert "".join(cut.pieces) == corpus_segmenter.vocabulary.normalize(target)
+        assert math.isfinite(cut.score)
+    alone = [corpus_segmenter.best("auto", target) for target in targets]
+    assert [cut.log_partition for cut in cuts] == pytest.approx(
+        [cut.log_partition for cut in alone], rel=1e-5
+    )
+    assert made.elements < 4_500_000  # attention: two heads, 2,000 by 2,000
 
 
 def test_what_is_no_text_is_refused(corpus_segmenter: Segmenter) -> None:

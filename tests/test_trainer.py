@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 
+from dpe import Segmenter
 from dpe.errors import UserError
 from dpe.model.checkpoint import load_tensors
 from dpe.model.mixed import MixedTransformer
@@ -30,7 +32,7 @@ from dpe.training.log import read_curve
 from dpe.training.processes import Processes, Session
 from dpe.training.state import KeptWeights, Position
 from dpe.training.trainer import Trainer
-from tests.segmenters import SMALLEST, TARGETS, UPDATES, train
+from tests.segmenters import DECODERS, SMALLEST, TARGETS, UPDATES, train
 
 
 def evaluations(out: Path) -> list[tuple[int, int, float]]:
@@ -65,18 +67,34 @@ def test_steps_that_end_with_an_epoch_complete_it(tmp_path: Path) -> None:
     assert evaluations(tmp_path / "in_two") == evaluations(tmp_path / "at_once")
 
 
+@pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("patience", [1, None])
 def test_an_end_within_an_epoch_leaves_no_trace_in_a_longer_training(
-    tmp_path: Path, patience: int | None
+    tmp_path: Path, decoder: str, patience: int | None
 ) -> None:
-    at_once = train(tmp_path / "at_once", steps=4 * UPDATES, patience=patience)
-    early = train(tmp_path / "in_two", steps=2 * UPDATES + 2, patience=patience)
+    at_once = train(tmp_path / "at_once", steps=4 * UPDATES, patience=patience, decoder=decoder)
+    early = train(tmp_path / "in_two", steps=2 * UPDATES + 2, patience=patience, decoder=decoder)
     assert early.at_end < early.best  # it still learns, so the weights at the end are kept
-    in_two = train(tmp_path / "in_two", steps=4 * UPDATES, patience=patience)
+    in_two = train(tmp_path / "in_two", steps=4 * UPDATES, patience=patience, decoder=decoder)
     assert (in_two.epoch, in_two.step, in_two.kept_score) == (at_once.epoch, at_once.step, at_once.kept_score)
     kept = [load_tensors(tmp_path / name / "model.safetensors") for name in ("at_once", "in_two")]
     assert kept[0][1] == kept[1][1]
     assert all(torch.equal(weights, kept[1][0][name]) for name, weights in kept[0][0].items())
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_trained_segmenter_is_loaded_as_it_was_trained(tmp_path: Path, decoder: str) -> None:
+    """A model without the setting, as before it existed, has the paper's decoder."""
+    trained = train(tmp_path / "out", epochs=3, decoder=decoder)
+    stored = json.loads((tmp_path / "out" / "settings.json").read_text(encoding="utf-8"))["settings"]
+    assert stored.get("decoder", "characters") == decoder
+    assert "decoder" not in stored or decoder == "words"
+    segmenter = Segmenter.load(tmp_path / "out")
+    scores = segmenter.score(None, TARGETS)
+    bits = sum(score.log_probability for score in scores) / -math.log(2)
+    assert bits / sum(score.characters for score in scores) == pytest.approx(trained.kept_score, rel=1e-4)
+    for target, cut in zip(TARGETS, segmenter.best(None, TARGETS), strict=True):
+        assert "".join(cut.pieces) == segmenter.vocabulary.normalize(target)
 
 
 def test_the_best_epoch_comes_back_when_a_training_goes_on(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import torch
 
 from dpe.model.checkpoint import load_tensors
 from dpe.training.log import read_curve
+from tests.segmenters import DECODERS
 
 ROOT = Path(__file__).parents[1]
 DPE = [sys.executable, "-m", "dpe"]
@@ -148,11 +149,12 @@ def test_a_finished_training_stays_as_it_is_and_can_be_prolonged(
     assert_same_weights(out / "last.safetensors", finished / "last.safetensors")
 
 
-def test_two_processes_are_one_that_accumulates_two(corpus: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_two_processes_are_one_that_accumulates_two(corpus: Path, tmp_path: Path, decoder: str) -> None:
     alone, together = tmp_path / "alone", tmp_path / "together"
-    often = ("--epochs", 1, "--evaluate-updates", 3)
-    run([*DPE, *training(corpus, alone, *often, "--accumulate", 2)])
-    run([*TORCHRUN, *training(corpus, together, *often)])
+    choice = ("--epochs", 1, "--evaluate-updates", 3, "--set", f"decoder={decoder}")
+    run([*DPE, *training(corpus, alone, *choice, "--accumulate", 2)])
+    run([*TORCHRUN, *training(corpus, together, *choice)])
     assert_same_weights(alone / "last.safetensors", together / "last.safetensors", tolerance=2e-4)
     one, other = (read_curve(path / "training.jsonl")[-1] for path in (alone, together))
     assert one["step"] == other["step"]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpe.lattice.lattice import LatticeBatch, LatticeBuilder
 from dpe.text.draws import NOISE_STREAM, generator
-from dpe.text.words import split_words
+from dpe.text.words import MARKER, split_words
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -79,12 +79,22 @@ def mixed_example(
 
 
 @dataclass(frozen=True)
-class MixedBatch:
-    """Examples as tensors. Column t of `characters` is the last character read before position t's state."""
+class MixedInput:
+    """What the mixed model reads. Column t of `characters` is the last character read at position t.
 
-    source: Tensor | None  # [sentence, token]
+    The end of sentence is appended to every source, so that an empty one has a token too.
+    """
+
+    source: Tensor | None  # [sentence, token]; None for a language model
     source_lengths: Tensor | None  # [sentence]
-    characters: Tensor  # [sentence, position], the begin symbol first
+    characters: Tensor  # [sentence, position]: BEGIN_CHARACTER, then the characters; padding on the right
+    word_ends: Tensor  # bool [sentence, position]: whether a marker, or the end of sentence, comes next
+
+
+@dataclass(frozen=True)
+class MixedBatch(MixedInput):
+    """Examples as tensors: what the model reads, and the lattices of what it predicts."""
+
     lattice: LatticeBatch
     lines: tuple[int, ...]
     character_count: int  # characters, and one end per sentence: what bits and gradients are divided by
@@ -103,6 +113,7 @@ class MixedCollator:
 
     def __init__(self, vocabulary: Vocabulary, *, unknown_rate: float = 0.0, seed: int = 0) -> None:
         self.characters = CharacterIds(vocabulary)
+        self._marker = self.characters.encode(MARKER)
         self._lattices = LatticeBuilder(vocabulary)
         self._vocabulary = vocabulary
         self._unknown_rate = unknown_rate
@@ -113,22 +124,27 @@ class MixedCollator:
         lengths = np.array([len(example.marked) for example in examples])
         ids = self.characters.encode(text)
         unknown_count = int((ids == self.characters.unknown).sum())
+        stride = int(lengths.max()) + 1
+        inside = np.arange(stride - 1) < lengths[:, None]  # [sentence, character]
+        word_ends = np.zeros((len(examples), stride), dtype=np.bool_)
+        word_ends[:, :-1][inside] = ids == self._marker
+        word_ends[np.arange(len(examples)), lengths] = True
         if self._unknown_rate:
             drawn = [
                 generator(NOISE_STREAM, self._seed, epoch, example.line).random(len(example.marked))
                 for example in examples
             ]
             ids[np.concatenate(drawn) < self._unknown_rate] = self.characters.unknown
-        stride = int(lengths.max()) + 1
         characters = np.full((len(examples), stride), self.characters.pad)
         characters[:, 0] = self.characters.begin
-        characters[:, 1:][np.arange(stride - 1) < lengths[:, None]] = ids
+        characters[:, 1:][inside] = ids
         sentences = [example.words for example in examples]
         source, source_lengths = self._sources(examples)
         return MixedBatch(
             source=source,
             source_lengths=source_lengths,
             characters=torch.from_numpy(characters),
+            word_ends=torch.from_numpy(word_ends),
             lattice=self._lattices.batch(sentences, stride=stride, end_piece=self._vocabulary.eos_id),
             lines=tuple(example.line for example in examples),
             character_count=len(text) + len(examples),

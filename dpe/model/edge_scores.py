@@ -104,7 +104,7 @@ class _EdgeScores(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         """At each position the logits receive the edges' gradients, less their sum times the softmax."""
         states, output_weight, edge_positions, edge_pieces = ctx.saved_tensors
-        kept_edges = _edges_that_matter(gradient, edge_positions, ctx.options.threshold)
+        kept_edges = edges_that_matter(gradient, edge_positions, ctx.options.threshold)
         edge_pieces, gradient = edge_pieces[kept_edges], gradient[kept_edges]
         positions, edge_rows = torch.unique_consecutive(edge_positions[kept_edges], return_inverse=True)
         row_sums = gradient.new_zeros(len(positions)).index_add_(0, edge_rows, gradient)
@@ -129,7 +129,7 @@ def _softmax(output_weight: Tensor, options: _Options, *, rows: int) -> ChunkedS
     )
 
 
-def _edges_that_matter(gradient: Tensor, edge_positions: Tensor, threshold: float) -> Tensor:
+def edges_that_matter(gradient: Tensor, edge_positions: Tensor, threshold: float) -> Tensor:
     """The edges that leave a position which receives enough gradient. # bool [edge]
 
     Absolute values, so that edges of opposite sign do not cancel. A position that receives exactly 0 never

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from dpe.errors import UserError
 from dpe.model.attention import key_mask
-from dpe.model.batching import PAD_CHARACTER, CharacterIds
+from dpe.model.batching import PAD_CHARACTER, CharacterIds, MixedInput
 from dpe.model.edge_scores import DEFAULT_THRESHOLD, edge_scores
 from dpe.model.transformer import Decoder, Encoder, embedding
+from dpe.model.word_decoder import WordDecoder
+from dpe.text.words import MARKER
 
 if TYPE_CHECKING:
-    from dpe.model.settings import TransformerSettings
+    from dpe.model.settings import MixedSettings
     from dpe.text.vocabulary import Vocabulary
 
 
@@ -23,17 +28,21 @@ class MixedTransformer(nn.Module):
     characters y_1..y_t, nothing after them and no segmentation, so a piece's probability there does not
     depend on the pieces before it. With `source=False` there is no encoder: a language model.
 
+    The paper's decoder (`characters`) has all its layers over characters and one softmax; see `WordDecoder`
+    for that of `words`, which must know the `word_pieces`: those that begin a word, and the end of sentence.
+
     `character_count` includes the three special characters.
     """
 
     def __init__(
         self,
-        settings: TransformerSettings,
+        settings: MixedSettings,
         *,
         piece_count: int,
         character_count: int,
         pad_id: int,
         bos_id: int,
+        word_pieces: Sequence[int] = (),
         source: bool = True,
     ) -> None:
         """The vocabulary is joint, so the source embedding, if there is one, is the output weight too."""
@@ -41,22 +50,41 @@ class MixedTransformer(nn.Module):
         self.excluded_pieces = (pad_id, bos_id)  # never predicted: masked from the softmax
         width = settings.width
         self.character_embedding = embedding(character_count, width, pad_id=PAD_CHARACTER)
-        self.decoder = Decoder(settings, cross_attention=source)
+        self.decoder: Decoder | WordDecoder = Decoder(settings, cross_attention=source)
+        if settings.decoder == "words":
+            light = Decoder(
+                replace(settings, decoder_layers=settings.character_layers), cross_attention=False
+            )
+            others = sorted(set(range(piece_count)) - {*word_pieces, *self.excluded_pieces})
+            self.decoder = WordDecoder(
+                width, self.decoder, light, word_pieces=word_pieces, other_pieces=others
+            )
         self.encoder = Encoder(settings) if source else None
         self.source_embedding = embedding(piece_count, width, pad_id=pad_id) if source else None
         self.output_embedding = None if source else embedding(piece_count, width, pad_id=pad_id)
 
     @classmethod
-    def of(cls, settings: TransformerSettings, vocabulary: Vocabulary, *, source: bool) -> MixedTransformer:
+    def of(cls, settings: MixedSettings, vocabulary: Vocabulary, *, source: bool) -> MixedTransformer:
         """An untrained model over a vocabulary."""
+        if settings.decoder == "words" and MARKER not in vocabulary.ids:
+            raise UserError(
+                f"decoder = words needs a vocabulary that has {MARKER} as a piece; use characters."
+            )
+        begin_word = [number for piece, number in vocabulary.ids.items() if piece.startswith(MARKER)]
         return cls(
             settings,
             piece_count=len(vocabulary),
             character_count=len(CharacterIds(vocabulary)),
+            word_pieces=[*begin_word, vocabulary.eos_id],
             pad_id=vocabulary.pad_id,
             bos_id=vocabulary.bos_id,
             source=source,
         )
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether the decoder reads words as units, and so had better begin to read where one begins."""
+        return isinstance(self.decoder, WordDecoder)
 
     @property
     def output_weight(self) -> Tensor:
@@ -69,23 +97,34 @@ class MixedTransformer(nn.Module):
         self, states: Tensor, positions: Tensor, pieces: Tensor, *, threshold: float = DEFAULT_THRESHOLD
     ) -> Tensor:
         """Log-probability of each piece where it starts, from the states [position, width]. # [edge]"""
+        if isinstance(self.decoder, WordDecoder):
+            weight = self.output_weight
+            return self.decoder.edge_scores(states, weight, positions, pieces, threshold=threshold)
         return edge_scores(
             states, self.output_weight, positions, pieces, excluded=self.excluded_pieces, threshold=threshold
         )
 
-    def states(self, source_ids: Tensor | None, source_lengths: Tensor | None, characters: Tensor) -> Tensor:
-        """The state at each character position. # [sentence, position, width]
+    def states(self, batch: MixedInput) -> Tensor:
+        """What the scores of pieces are computed from, as the lattice counts positions. # [position, width]
 
-        source_ids [sentence, token], where the caller appends the end of sentence, so that an empty source
-        has a token too; source_lengths [sentence]; both None for a model without a source.
-        characters [sentence, position]: BEGIN_CHARACTER, then the characters; padding on the right.
+        Position `sentence * columns + t` has read the first t characters of its sentence, where `columns` is
+        the padded length of all sentences. States of padding are finite and have no meaning.
         """
-        embedded = self.character_embedding(characters)
+        return self.decoded(batch, *self.encoded(batch))
+
+    def encoded(self, batch: MixedInput) -> tuple[Tensor | None, Tensor | None]:
+        """The encoder's output [sentence, token, width] and the mask of its padding, if there is a source."""
         if self.encoder is None:
-            return self.decoder(embedded)  # type: ignore[no-any-return]
-        assert source_ids is not None
-        assert source_lengths is not None
+            return None, None
+        assert batch.source is not None
+        assert batch.source_lengths is not None
         assert self.source_embedding is not None
-        mask = key_mask(source_lengths, source_ids.shape[1], source_ids.device)
-        memory = self.encoder(self.source_embedding(source_ids), mask)
-        return self.decoder(embedded, memory, mask)  # type: ignore[no-any-return]
+        mask = key_mask(batch.source_lengths, batch.source.shape[1], batch.source.device)
+        return self.encoder(self.source_embedding(batch.source), mask), mask
+
+    def decoded(self, batch: MixedInput, memory: Tensor | None, mask: Tensor | None) -> Tensor:
+        """The states of a batch given the encoder's output. # [position, width]"""
+        embedded = self.character_embedding(batch.characters)  # [sentence, position, width]
+        if isinstance(self.decoder, WordDecoder):
+            return self.decoder(embedded, batch.word_ends, memory, mask).flatten(0, 1)  # type: ignore[no-any-return]
+        return self.decoder(embedded, memory, mask).flatten(0, 1)  # type: ignore[no-any-return]

@@ -40,6 +40,17 @@ class TransformerSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MixedSettings(TransformerSettings):
+    """The shape of a mixed transformer, whose decoder reads characters, or words and then characters."""
+
+    decoder: Literal["words", "characters"] = setting(
+        "characters",
+        "Where most decoder layers are: over characters, as in the paper, or over words, which is faster.",
+    )
+    character_layers: int = setting(1, "Layers over characters of a words decoder.", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelSettings(TransformerSettings):
     """What both models have: the network, its training, and the training's end."""
 

@@ -1,4 +1,4 @@
-"""What training maximises. Here the model meets the dynamic program; in use, in inference/scored_batch.py.
+"""What training maximises. Here the model meets the dynamic program; in use, in scored_batch.py.
 
 The marginal likelihood of a sentence is a sum over its words, because no piece crosses a word boundary:
 
@@ -20,11 +20,8 @@ def batch_edge_scores(
     model: MixedTransformer, batch: MixedBatch, *, threshold: float = DEFAULT_THRESHOLD
 ) -> Tensor:
     """Log-probability of every edge of the batch's lattices, in the order of `batch.lattice`."""
-    states = model.states(batch.source, batch.source_lengths, batch.characters)  # [sentence, position, width]
-    lattice = batch.lattice
-    return model.edge_scores(
-        states.flatten(0, 1), lattice.edge_positions, lattice.edge_pieces, threshold=threshold
-    )
+    positions, pieces = batch.lattice.edge_positions, batch.lattice.edge_pieces
+    return model.edge_scores(model.states(batch), positions, pieces, threshold=threshold)
 
 
 def marginal_log_likelihood(scores: Tensor, batch: MixedBatch) -> Tensor:

@@ -2,9 +2,10 @@
 
 A line of up to 2,000 characters whose source has up to 2,000 pieces is read by the model as it is. A longer
 one is read in windows: the scores of each window come from a decoder that begins to read 1,000 characters
-before it (positions count from there), and from 2,000 pieces of the source, those that stand proportionally
-where the window does. The dynamic program then runs over the whole words as always, so a cut is still
-exactly the best one under these scores, also for one word of 50,000 characters.
+before it (positions count from there; a decoder that reads words begins with a whole word), and from 2,000
+pieces of the source, those that stand proportionally where the window does. The dynamic program then runs
+over the whole words as always, so a segmentation is still exactly the best one under these scores, also for
+one word of 50,000 characters.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+
+from dpe.model.batching import MixedInput
 
 if TYPE_CHECKING:
     from dpe.model.batching import MixedBatch, MixedExample
@@ -60,10 +63,15 @@ def long_line_scores(model: MixedTransformer, batch: MixedBatch) -> Tensor:
 
 def _window_states(model: MixedTransformer, batch: MixedBatch, window: Window) -> Tensor:
     """States of a window's positions; the begin symbol stands before its context.  # [position, width]"""
-    begin_symbol, read = batch.characters[:, :1], batch.characters[:, window.context + 1 : window.end]
+    context = window.context
+    if model.reads_words and context:  # begin with a whole word, unless that would lose half of the context
+        ends = batch.word_ends[0, context : (context + window.begin) // 2 + 1].nonzero()[:, 0]
+        context += int(ends[0]) if len(ends) else 0
+    begin_symbol, read = batch.characters[:, :1], batch.characters[:, context + 1 : window.end]
+    characters, word_ends = torch.cat([begin_symbol, read], dim=1), batch.word_ends[:, context : window.end]
     source, source_lengths = _source_slice(batch, window)
-    states = model.states(source, source_lengths, torch.cat([begin_symbol, read], dim=1))
-    return states[0, window.begin - window.context :]
+    states = model.states(MixedInput(source, source_lengths, characters, word_ends))
+    return states[window.begin - context :]
 
 
 def _source_slice(batch: MixedBatch, window: Window) -> tuple[Tensor, Tensor] | tuple[None, None]:

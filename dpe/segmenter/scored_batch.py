@@ -73,8 +73,7 @@ class ScoredBatch:
         batch = collator.collate(examples, epoch=0).to(model.output_weight.device)
         if is_long(examples[0]):
             return cls(examples, batch.lattice, long_line_scores(model, batch), vocabulary)
-        states = model.states(batch.source, batch.source_lengths, batch.characters)
-        scores = PositionScores(model, states.flatten(0, 1), batch.lattice)
+        scores = PositionScores(model, model.states(batch), batch.lattice)
         return cls(examples, batch.lattice, scores, vocabulary)
 
     @cached_property

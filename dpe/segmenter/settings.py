@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpe.choices import CutMode
-from dpe.model.settings import ModelSettings, read_presets
+from dpe.model.settings import MixedSettings, ModelSettings, read_presets
 from dpe.settings import Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class SegmenterSettings(ModelSettings):
+class SegmenterSettings(ModelSettings, MixedSettings):
     """Everything that makes a segmenter what it is, apart from its text and vocabulary."""
 
     batch: int = setting(8_000, "Padded target characters in a batch.", low=1)

@@ -61,10 +61,6 @@ class Position:
     def kept_score(self) -> float:
         return self.kept[0]
 
-    def next_epoch(self) -> None:
-        self.epoch += 1
-        self.updates, self.examples, self.nats, self.units = 0, 0, 0.0, 0.0
-
     def is_scheduled(self, every: int | None) -> bool:
         """Whether an evaluation belongs here: at the end of an epoch, or every so many updates."""
         return self.updates == 0 if every is None else self.step % every == 0

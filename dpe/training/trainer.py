@@ -114,10 +114,12 @@ class Trainer:
         with self.progress.live(), put_off() as signals:
             while not self._finished():
                 complete = self._train_epoch(signals)
-                train_bits = bits_of(self.position.nats, self.position.units)
                 self._check_epoch(complete=complete)
+                position = self.position
+                train_bits = bits_of(position.nats, position.units)
                 if complete:
-                    self.position.next_epoch()
+                    position.epoch += 1
+                    position.updates, position.examples, position.nats, position.units = 0, 0, 0.0, 0.0
                 if self._is_due():
                     self._evaluate(train_bits, signals)
         if self.settings.average > 1 and self.position.averaged_at != self.position.step:
