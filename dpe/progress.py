@@ -32,14 +32,9 @@ class Progress:
 
         return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-    def say(self, text: str) -> None:
-        """One line that stays."""
-        if self.level >= NORMAL:
-            self._console.print(text)
-
-    def detail(self, text: str) -> None:
-        """One line that only --verbose shows."""
-        if self.level >= VERBOSE:
+    def say(self, text: str, *, level: int = NORMAL) -> None:
+        """One line that stays; with level VERBOSE only --verbose shows it."""
+        if self.level >= level:
             self._console.print(text)
 
     @contextmanager

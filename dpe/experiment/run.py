@@ -21,7 +21,7 @@ from dpe.experiment.results import PLAN, RECIPE, RESULTS, write_results
 from dpe.experiment.systems import SEGMENTER_TITLES, SYSTEMS
 from dpe.experiment.tables import paper_tables
 from dpe.files import whole_text_file
-from dpe.progress import Progress, duration
+from dpe.progress import VERBOSE, Progress, duration
 from dpe.settings import nearest
 from dpe.store import key_of, lock, try_lock
 
@@ -184,7 +184,7 @@ def _make(stage: Stage, label: str, artifacts: Artifacts, progress: Progress) ->
     progress.say(f"{label} {stage.name}" + (f": {_how_far(stage, artifacts)}" if is_changed else ""))
     begin = time.monotonic()
     artifacts.make(stage)
-    progress.detail(f"{label} {stage.name}: {duration(time.monotonic() - begin)}")
+    progress.say(f"{label} {stage.name}: {duration(time.monotonic() - begin)}", level=VERBOSE)
 
 
 @contextmanager

@@ -7,13 +7,17 @@ The marginal likelihood of a sentence is a sum over its words, because no piece 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from dpe.lattice.dynamic_program import best, log_partition
-from dpe.model.batching import MixedBatch
 from dpe.model.edge_scores import DEFAULT_THRESHOLD
-from dpe.model.mixed import MixedTransformer
+
+if TYPE_CHECKING:
+    from dpe.model.batching import MixedBatch
+    from dpe.model.mixed import MixedTransformer
 
 
 def batch_edge_scores(

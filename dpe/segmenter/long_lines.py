@@ -11,12 +11,11 @@ one word of 50,000 characters.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
-
-from dpe.model.batching import MixedInput
 
 if TYPE_CHECKING:
     from dpe.model.batching import MixedBatch, MixedExample
@@ -70,7 +69,10 @@ def _window_states(model: MixedTransformer, batch: MixedBatch, window: Window) -
     begin_symbol, read = batch.characters[:, :1], batch.characters[:, context + 1 : window.end]
     characters, word_ends = torch.cat([begin_symbol, read], dim=1), batch.word_ends[:, context : window.end]
     source, source_lengths = _source_slice(batch, window)
-    states = model.states(MixedInput(source, source_lengths, characters, word_ends))
+    part = replace(  # of which the lattice is not read
+        batch, source=source, source_lengths=source_lengths, characters=characters, word_ends=word_ends
+    )
+    states = model.states(part)
     return states[window.begin - context :]
 
 
