@@ -29,7 +29,7 @@ from dpe.settings import (
     setting,
 )
 from dpe.translator.settings import TRANSLATOR_PRESETS, TranslatorSettings
-from tests.experiments import experiment
+from tests.experiments import MINUSCULE, experiment
 from tests.segmenters import SMALLEST, TARGETS, learned_vocabulary, save_segmenter
 
 
@@ -151,8 +151,6 @@ def test_a_new_field_with_a_default_does_not_make_a_run_stale(
 
 
 def novelty(value: int) -> str:
-    from tests.experiments import MINUSCULE
-
     return MINUSCULE.replace("[segmenter]\n", f"[segmenter]\nnovelty = {value}\n")
 
 

@@ -79,7 +79,7 @@ UntilCutsChangeLessThan = Annotated[
     setting_option(
         ModelSettings,
         "until_cuts_change_less_than",
-        default="none; 0.01 or 1% is usual",
+        default="none; write 0.01 or 1%",
         parser=lambda text: float(text.removesuffix("%")) / (100 if text.endswith("%") else 1),
     ),
 ]
