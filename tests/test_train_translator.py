@@ -79,6 +79,8 @@ def cut_files(directory: Path) -> list[Path]:
         ({"until_cuts_change_less_than": 0.02}, {"until_cuts_change_less_than": 0.01}, False),
         ({}, {"until_cuts_change_less_than": 0.01}, True),
         ({"until_cuts_change_less_than": 0.01}, {}, False),
+        ({"epochs": 9, "schedule": "linear"}, {"epochs": 3, "schedule": "linear"}, False),
+        ({"epochs": 9, "schedule": "linear"}, {"epochs": 9, "schedule": "linear", "patience": 2}, True),
     ],
 )
 def test_a_training_can_only_become_longer(now: Any, before: Any, can: bool) -> None:

@@ -57,6 +57,45 @@ def test_a_training_killed_after_its_last_update_is_scored_when_it_goes_on(
     assert (tmp_path / "cut" / "model.safetensors").exists()
 
 
+@pytest.mark.parametrize(
+    ("schedule", "half"),
+    [("inverse-sqrt", math.sqrt(4 / (1 + UPDATES))), ("linear", 0.5), ("cosine", 0.5)],
+)
+def test_the_learning_rate_falls_by_the_schedule(tmp_path: Path, schedule: str, half: float) -> None:
+    """The first update of the second of two epochs, here also of a training that was resumed in between."""
+    rates: list[float] = []
+
+    class Recorded(torch.optim.Adam):
+        def step(self, closure: Any = None) -> Any:
+            rates.append(self.param_groups[0]["lr"])
+            return super().step(closure)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.optim, "Adam", Recorded)
+        settings = {"epochs": 2, "schedule": schedule}  # warm-up is 4 updates
+        train(tmp_path / "whole", **settings)
+        whole, rates[:] = list(rates), []
+        with patch.context() as killed:
+            killed.setattr(Trainer, "_check_epoch", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                train(tmp_path / "cut", save_seconds=0.0, **settings)
+        train(tmp_path / "cut", **settings)
+    assert rates == whole
+    assert len(whole) == 2 * UPDATES
+    assert whole[0] == pytest.approx(0.25e-3)
+    assert whole[UPDATES] == pytest.approx(half * 1e-3)
+    if schedule != "inverse-sqrt":
+        assert whole[3:] == sorted(whole[3:], reverse=True)
+        assert 0 < whole[-1] < 0.2e-3
+        with pytest.raises(UserError, match="epochs is 2 there and 3 now"):
+            train(tmp_path / "whole", **settings | {"epochs": 3})
+
+
+def test_a_schedule_to_zero_needs_an_end() -> None:
+    with pytest.raises(UserError, match="set epochs or steps"):
+        ModelSettings(schedule="linear")
+
+
 def test_steps_that_end_with_an_epoch_complete_it(tmp_path: Path) -> None:
     at_once = train(tmp_path / "at_once", steps=2 * UPDATES, patience=1)
     train(tmp_path / "in_two", steps=UPDATES, patience=1)

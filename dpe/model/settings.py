@@ -15,7 +15,8 @@ from dpe.settings import Settings, build, changed, checked, nearest, setting
 
 _Settings = TypeVar("_Settings")
 _Model = TypeVar("_Model", bound="ModelSettings")
-# Settings that say when a training ends: a training may be resumed with others.
+# Settings that say when a training ends: a training may be resumed with others, unless the first two shape its
+# learning rate.
 ENDING = ("epochs", "steps", "patience", "until_cuts_change_less_than", "average")
 
 
@@ -57,6 +58,11 @@ class ModelSettings(TransformerSettings):
     batch: int = setting(8_000, "Padded target units in a batch.", low=1)
     learning_rate: float = setting(1e-3, "Peak learning rate.", above=0, below=math.inf)
     warmup: int = setting(1_000, "Updates over which the learning rate rises.", low=0)
+    schedule: Literal["inverse-sqrt", "linear", "cosine"] = setting(
+        "inverse-sqrt",
+        "How the learning rate falls: with the square root of the updates, or to zero at the last of the "
+        "epochs or steps.",
+    )
     accumulate: int = setting(1, "Batches in one update, in each process.", low=1)
     clip: float = setting(1.0, "Largest norm of the gradient.", above=0)
     seed: int = setting(1, "Seed of weights, dropout and batch order.")
@@ -75,14 +81,31 @@ class ModelSettings(TransformerSettings):
         high=1,
     )
 
-    def rate_at(self, step: int) -> float:
-        """The learning rate of update 1, 2, ...: linear warm-up, then inverse square root."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.schedule != "inverse-sqrt" and self.epochs is self.steps is None:
+            raise UserError(f"schedule {self.schedule} falls to zero at the end; set epochs or steps.")
+
+    def share_done(self, epochs: float, steps: int) -> float:
+        """How much of the training is done after so many epochs and steps; 0 if neither limits it."""
+        share = max(epochs / (self.epochs or math.inf), steps / (self.steps or math.inf))
+        return min(share, 1.0)
+
+    def rate_at(self, step: int, share: float) -> float:
+        """The learning rate of update 1, 2, ..., with `share` of the training done before it."""
         warmup = max(self.warmup, 1)
-        return self.learning_rate * min(step / warmup, math.sqrt(warmup / step))
+        rising = min(step / warmup, 1.0)
+        falling = {
+            "inverse-sqrt": math.sqrt(warmup / max(step, warmup)),
+            "linear": 1 - share,
+            "cosine": (1 + math.cos(math.pi * share)) / 2,
+        }
+        return self.learning_rate * rising * falling[self.schedule]
 
     def identity(self) -> dict[str, Any]:
-        """What a training cannot change when it is resumed."""
-        return {key: value for key, value in changed(self).items() if key not in ENDING}
+        """What a training cannot change when it is resumed; its end too, if the learning rate falls to it."""
+        free = ENDING if self.schedule == "inverse-sqrt" else ENDING[2:]
+        return {key: value for key, value in changed(self).items() if key not in free}
 
     def prolongs(self, earlier: ModelSettings) -> bool:
         """Whether a training that ended by `earlier` can be resumed to become this one.

@@ -113,12 +113,7 @@ class TrainingLog:
         units = position.units - self._units
         bits = bits_of(position.nats - self._nats, units)
         speed = units / max(time.monotonic() - self._since, 1e-9)
-        epochs = position.epoch + position.examples / max(self._task.example_count, 1)
-        shares = (
-            epochs / (self._settings.epochs or math.inf),
-            position.step / (self._settings.steps or math.inf),
-        )
-        share = max(shares)  # of the whole training
+        share = self._settings.share_done(position.epochs_done(self._task.example_count), position.step)
         left = f", {duration(self.seconds * (1 / share - 1))} left" if share else ""
         self._progress.update(
             f"epoch {position.current_epoch}, step {position.step:,}: {bits:.3f} bits per {unit}, "

@@ -48,6 +48,10 @@ class Position:
         """The epoch in progress, or the last one; the first is 1."""
         return self.epoch + (self.updates > 0)
 
+    def epochs_done(self, example_count: int) -> float:
+        """Epochs so far, with the share of the current one."""
+        return self.epoch + self.examples / max(example_count, 1)
+
     @property
     def best_epoch(self) -> Rank:
         return self.best, self.best_bits

@@ -245,8 +245,10 @@ class Trainer:
         for gradient in gradients:
             gradient.div_(max(units, 1.0))
         torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+        position = self.position
+        share = self.settings.share_done(position.epochs_done(self.task.example_count), position.step)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.settings.rate_at(self.position.step + 1)
+            group["lr"] = self.settings.rate_at(position.step + 1, share)
         self.optimizer.step()
 
     def _evaluate(self, train_bits: float, signals: list[int]) -> None:
