@@ -15,8 +15,8 @@ from dpe.settings import Settings, build, changed, checked, nearest, setting
 
 _Settings = TypeVar("_Settings")
 _Model = TypeVar("_Model", bound="ModelSettings")
-# Settings that say when a training ends: a training may be resumed with others, unless the first two shape its
-# learning rate.
+# Settings that say when a training ends: a training may be resumed with others, unless the first two shape
+# its learning rate.
 ENDING = ("epochs", "steps", "patience", "until_cuts_change_less_than", "average")
 
 
