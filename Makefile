@@ -1,5 +1,6 @@
 # make demo     train and compare a segmenter and two translators on the built-in corpus
 # make test     run the tests
+# make mutants  check that a named test notices each of some faults in code that decides results
 # make check    lint, types, direction of imports
 # make bench    run the benchmarks; results go to benchmarks/results
 # make results  write the tables of results/ from its JSON files
@@ -12,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 READY := .venv/ready
 READY_DEV := .venv/ready-dev
 
-.PHONY: demo test check bench results clean
+.PHONY: demo test mutants check bench results clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt
@@ -31,6 +32,9 @@ demo: $(READY)
 
 test: $(READY_DEV)
 	$(BIN)/python -m pytest -n 2
+
+mutants: $(READY_DEV)
+	$(BIN)/python -m tests.mutants
 
 check: $(READY_DEV)
 	$(BIN)/ruff check .
