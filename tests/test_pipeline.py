@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -303,6 +304,17 @@ def test_lines_draws_pairs_from_all_of_the_text(tmp_path: Path) -> None:
     numbers = [int(line.split()[1]) for line in sources if line.startswith("en")]
     assert numbers == sorted(set(numbers))
     assert numbers[-1] >= 25  # the first half alone would be a biased sample
+
+
+def test_lines_are_drawn_without_holding_the_text_in_memory(tmp_path: Path) -> None:
+    made = file_experiment(tmp_path, "corpus.lines=20")
+    for language in ("en", "de"):
+        write_lines(tmp_path / f"a.{language}", (f"{n} {'x' * 500}" for n in range(20_000)))
+    tracemalloc.start()
+    corpus_of(made)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5_000_000  # the text has 20 million characters
 
 
 def test_moses_tokenises_for_the_models_and_keeps_the_reference(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dpe.errors import UserError
 from dpe.model.device import choose_device
 from dpe.model.translation import TranslationTransformer
 from dpe.text.segmenters import OwnCut
-from dpe.training.processes import Processes
+from dpe.training.processes import Processes, Session
 from dpe.translator.targets import CountTargets
 from dpe.translator.training import TranslatorTask
 from tests.forked import FORK, at_the_same_time
@@ -99,9 +99,29 @@ def test_dev_translations_do_not_depend_on_the_batch(tmp_path: Path) -> None:
 
 def test_every_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert [str(choose_device(name, local_rank=1)) for name in ("auto", "cuda", "cuda:0", "cpu")] == [
         "cuda:1", "cuda:1", "cuda:0", "cpu",
     ]  # fmt: skip
+    with pytest.raises(UserError, match="more processes than GPUs; start at most 2"):
+        choose_device("cuda", local_rank=2)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)  # each process sees only its own
+    assert str(choose_device("auto", local_rank=1)) == "cuda:0"
     for name in ("mps", "meta", "cuda:x", "nonsense"):
         with pytest.raises(UserError, match="no device"):
             choose_device(name)
+
+
+def test_a_process_group_knows_its_gpu_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL otherwise guesses the device, and everything that is not told one goes to the first GPU."""
+    calls: list[Any] = []
+    for name, value in {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.set_device", lambda device: calls.append(str(device)))
+    monkeypatch.setattr(dist, "init_process_group", lambda *given, **more: calls.append((given, more)))
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: None)
+    with Session().joined() as processes:
+        assert (processes.rank, processes.world, str(processes.device)) == (3, 4, "cuda:1")
+    assert calls == ["cuda:1", (("nccl",), {"device_id": torch.device("cuda:1")})]

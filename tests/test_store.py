@@ -152,13 +152,14 @@ def test_a_lock_that_cannot_be_created_is_one_sentence(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_is_not_another_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     import fcntl
 
     def flock(*_: object) -> None:
-        raise OSError(errno.ENOSYS, "Function not implemented")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", flock)
     for hold in (try_lock, lock):

@@ -19,7 +19,7 @@ import torch
 
 from dpe import Segmenter
 from dpe.errors import UserError
-from dpe.model.checkpoint import load_tensors
+from dpe.model.checkpoint import load_tensors, save_tensors
 from dpe.model.mixed import MixedTransformer
 from dpe.model.settings import ModelSettings
 from dpe.progress import Progress
@@ -229,22 +229,49 @@ def test_all_processes_stop_where_one_is_told_to(tmp_path: Path, monkeypatch: py
     assert load_tensors(tmp_path / "out" / "last.safetensors")[1]["step"] == 3
 
 
-def test_another_number_of_processes_cannot_go_on_within_an_epoch(
+def test_an_update_is_divided_among_the_processes_or_refused(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, dropout=0.0)
+    settings = replace(trainer.settings, accumulate=3)
+    with pytest.raises(UserError, match=r"accumulate is 3, but there are 2 processes.* a multiple of 2"):
+        Trainer(trainer.task, settings, tmp_path, Session(), Processes(world=2))
+    assert Trainer(trainer.task, settings, tmp_path, Session(), Processes(world=3))._own_accumulate == 1
+
+
+def test_updates_of_an_older_versions_processes_are_not_continued_within_an_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They had `accumulate` batches each, so the position within the epoch is another."""
+    for name, steps in (("within", UPDATES - 1), ("after", UPDATES)):
+        train(tmp_path / name, steps=steps)
+        path = tmp_path / name / "last.safetensors"
+        tensors, state = load_tensors(path)
+        save_tensors(path, tensors, state | {"world": 2})
+    with pytest.raises(UserError, match=r"by 2 processes of an older version, .* had 2 batches instead of 1"):
+        train(tmp_path / "within", steps=2 * UPDATES)
+    train(tmp_path / "after", steps=2 * UPDATES, progress=Progress())
+    assert "from here on the weights will differ" in capsys.readouterr().err
+    assert load_tensors(tmp_path / "after" / "last.safetensors")[1]["world"] == 1
+
+
+def test_an_infinite_gradient_of_a_finite_loss_does_not_reach_the_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Processes, "wait", lambda _: None)
-    train(tmp_path / "out", steps=UPDATES - 1)
-    with pytest.raises(UserError, match="by 1 processes, but now there are 2"):
-        train(tmp_path / "out", processes=Processes(world=2), steps=UPDATES)
-
-
-def test_another_number_of_processes_after_an_epoch_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(Processes, "wait", lambda _: None)
     train(tmp_path / "out", epochs=1)
-    train(tmp_path / "out", processes=Processes(world=2), epochs=1, progress=Progress())
-    assert "was trained by 1 processes so far and now by 2" in capsys.readouterr().err
+    before = load_tensors(tmp_path / "out" / "last.safetensors")[0]
+    loss, steps = SegmenterTask.loss, []
+
+    def infinite(self: SegmenterTask, batch: Any) -> tuple[torch.Tensor, float, int]:
+        nats, shown, units = loss(self, batch)
+        return nats + torch.sqrt(nats * 0), shown, units  # 0, whose gradient is infinite
+
+    monkeypatch.setattr(SegmenterTask, "loss", infinite)
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda *_: steps.append(1))
+    sentence = rf"Gradient is NaN or infinite at step {UPDATES + 1}; lower .* so far"
+    with pytest.raises(UserError, match=sentence):
+        train(tmp_path / "out", epochs=2)
+    assert not steps
+    after = load_tensors(tmp_path / "out" / "last.safetensors")[0]
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
 
 
 def test_a_thread_can_train(tmp_path: Path) -> None:

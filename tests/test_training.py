@@ -150,10 +150,10 @@ def test_a_finished_training_stays_as_it_is_and_can_be_prolonged(
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
-def test_two_processes_are_one_that_accumulates_two(corpus: Path, tmp_path: Path, decoder: str) -> None:
+def test_two_processes_make_the_updates_of_one(corpus: Path, tmp_path: Path, decoder: str) -> None:
     alone, together = tmp_path / "alone", tmp_path / "together"
-    choice = ("--epochs", 1, "--evaluate-updates", 3, "--set", f"decoder={decoder}")
-    run([*DPE, *training(corpus, alone, *choice, "--accumulate", 2)])
+    choice = ("--epochs", 1, "--evaluate-updates", 3, "--set", f"decoder={decoder}", "--accumulate", 2)
+    run([*DPE, *training(corpus, alone, *choice)])
     run([*TORCHRUN, *training(corpus, together, *choice)])
     assert_same_weights(alone / "last.safetensors", together / "last.safetensors", tolerance=2e-4)
     one, other = (read_curve(path / "training.jsonl")[-1] for path in (alone, together))

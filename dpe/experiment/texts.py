@@ -108,8 +108,7 @@ def make_corpus(recipe: Recipe, texts: Texts, progress: Progress) -> dict[str, A
     if fields.builtin_pairs is not None:
         report = write_corpus(texts.directory, pairs=fields.builtin_pairs, seed=_SEED, replace=True)
         return {"train": report.train, "dev": report.dev, "test": report.test}
-    everything = chain.from_iterable(_pairs(recipe, name) for name in fields.train)
-    pairs = progress.track(_drawn(everything, fields.lines), "reading the training text")
+    pairs = progress.track(_training_pairs(recipe), "reading the training text")
     cleaned = clean(
         pairs,
         out_source=texts.plain("train", recipe.source),
@@ -126,14 +125,23 @@ def _pairs(recipe: Recipe, name: str) -> Iterator[Pair]:
     return read_pairs(recipe.file(name, recipe.source), recipe.file(name, recipe.target))
 
 
-def _drawn(pairs: Iterator[Pair], lines: int | None) -> Iterator[Pair]:
-    """This many random pairs, in their order; all if there is no limit."""
-    if lines is None:
-        yield from pairs
+def _training_pairs(recipe: Recipe) -> Iterator[Pair]:
+    """All pairs, or as many random ones as the recipe wants, in their order: two passes over the files."""
+
+    def everything() -> Iterator[Pair]:
+        return chain.from_iterable(_pairs(recipe, name) for name in recipe.corpus.train)
+
+    if recipe.corpus.lines is None:
+        yield from everything()
         return
-    everything = list(pairs)
-    chosen = random.Random(_SEED).sample(range(len(everything)), min(lines, len(everything)))
-    yield from (everything[number] for number in sorted(chosen))
+    count = sum(1 for _ in everything())
+    numbers = random.Random(_SEED).sample(range(count), min(recipe.corpus.lines, count))
+    chosen = iter(sorted(numbers))
+    wanted = next(chosen, None)
+    for number, pair in enumerate(everything()):
+        if number == wanted:
+            yield pair
+            wanted = next(chosen, None)
 
 
 def _rules(recipe: Recipe) -> CleaningRules:

@@ -30,11 +30,14 @@ def keep_freed_memory() -> bool:
 
 
 def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
-    """`auto` is a GPU where there is one; with many processes each takes its own."""
+    """`auto` is a GPU where there is one; with many processes each takes its own, or the one that it sees."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda":
-        name = f"cuda:{local_rank}"
+        seen = torch.cuda.device_count()
+        if 1 < seen <= local_rank:
+            raise UserError(f"There are more processes than GPUs; start at most {seen} on this machine.")
+        name = f"cuda:{0 if seen == 1 else local_rank}"
     if not re.fullmatch(r"cpu|cuda:\d+", name):
         raise UserError(f"There is no device called {name!r}; use auto, cpu or cuda.")
     device = torch.device(name)

@@ -63,7 +63,7 @@ class ModelSettings(TransformerSettings):
         "How the learning rate falls: with the square root of the updates, or to zero at the last of the "
         "epochs or steps.",
     )
-    accumulate: int = setting(1, "Batches in one update, in each process.", low=1)
+    accumulate: int = setting(1, "Batches in one update, divided among the processes.", low=1)
     clip: float = setting(1.0, "Largest norm of the gradient.", above=0)
     seed: int = setting(1, "Seed of weights, dropout and batch order.")
     bf16: bool = setting(False, "Compute in bfloat16 on a GPU.")

@@ -78,10 +78,7 @@ class Processes:
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """One start of a training or a run: what computes, and whom it tells. It changes rounding only.
-
-    Another number of processes changes the size of an update, though.
-    """
+    """One start of a training or a run: what computes, and whom it tells. It changes rounding only."""
 
     device: str = "auto"
     threads: int | None = None  # CPU threads; None is one per core
@@ -100,8 +97,13 @@ class Session:
             return
         rank, world, local = (int(os.environ.get(name, "0")) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
         device = choose_device(self.device, local_rank=local)
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
         if world > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+            if device.type == "cuda":
+                dist.init_process_group("nccl", device_id=device)
+            else:
+                dist.init_process_group("gloo")
         yield Processes(rank=rank, world=max(world, 1), device=device)
         if world > 1:
             dist.destroy_process_group()

@@ -41,7 +41,7 @@ class Position:
     scored_at: int | None = None  # step of the last development score; None in files of older versions
     seconds: float = 0.0
     records: int = 0  # of the curve
-    world: int = 1  # processes that made the updates of the current epoch
+    world: int = 1  # more only in files of older versions: processes that had `accumulate` batches each
 
     @property
     def current_epoch(self) -> int:

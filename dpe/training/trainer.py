@@ -2,7 +2,7 @@
 
 Every random choice is a function of (seed, epoch, batch): batches, segmentations and dropout masks. So a
 training that was killed and started again with as many threads ends with the weights of one that was not, and
-N processes make the updates of one process that accumulates N times as many batches.
+N processes make the updates of one.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Trainer:
             self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
         self.position, self.best_cuts = load_position(directory, self.model, self.optimizer)
-        self._notice_other_world()
+        self._own_accumulate = self._share_of_update()
         self.kept = KeptWeights(
             directory, self.model, self.position, writes=processes.first, every=settings.evaluate_updates
         )
@@ -80,20 +80,24 @@ class Trainer:
             directory, task, self.position, settings, progress=self.progress, writes=processes.first
         )
 
-    def _notice_other_world(self) -> None:
-        """An update has a batch of every process, and where an epoch stands is counted in updates."""
-        position, world = self.position, self.processes.world
-        if position.updates and position.world != world:
+    def _share_of_update(self) -> int:
+        """Batches of an update that each process has: the same updates by any number of processes."""
+        position, world, accumulate = self.position, self.processes.world, self.settings.accumulate
+        if accumulate % world:
             raise UserError(
-                f"{self.directory} was saved in the middle of an epoch by {position.world} processes, "
-                f"but now there are {world}; resume with as many as before."
+                f"accumulate is {accumulate}, but there are {world} processes, among which the batches of an "
+                f"update are divided; set it to a multiple of {world}."
             )
-        if position.step and position.world != world:
-            self.progress.say(
-                f"{self.directory} was trained by {position.world} processes so far and now by {world}: "
-                "updates have another number of batches, so the weights will differ."
+        if position.world > 1:  # an older version: this many processes had `accumulate` batches each
+            batches = f"whose updates had {position.world * accumulate} batches instead of {accumulate}"
+            before = (
+                f"{self.directory} was trained by {position.world} processes of an older version, {batches}"
             )
-        position.world = world
+            if position.updates:
+                raise UserError(f"{before}, and saved in the middle of an epoch; train in another directory.")
+            self.progress.say(f"{before}; from here on the weights will differ.")
+            position.world = 1
+        return accumulate // world
 
     def train(self) -> Position:
         """Train to the end; the weights to use are then in `model.safetensors`."""
@@ -188,7 +192,7 @@ class Trainer:
 
     def _updates(self) -> Iterator[list[Any]]:
         """For each update its batches; None stands where only another process has one."""
-        accumulate, epoch = self.settings.accumulate, self.position.epoch
+        accumulate, epoch = self._own_accumulate, self.position.epoch
         groups = shard(
             self.task.batches(epoch),
             rank=self.processes.rank,
@@ -226,7 +230,7 @@ class Trainer:
     def _backward(self, batch: Any, index: int) -> tuple[float, int, int]:
         """Add the gradient of one batch. Its dropout masks depend on where it stands, not on who runs it."""
         settings, position, processes = self.settings, self.position, self.processes
-        number = (position.updates * settings.accumulate + index) * processes.world + processes.rank
+        number = (position.updates * self._own_accumulate + index) * processes.world + processes.rank
         torch.manual_seed(torch_seed(settings.seed, position.epoch, number))
         device = processes.device.type
         with torch.autocast(device, dtype=torch.bfloat16, enabled=settings.bf16 and device == "cuda"):
@@ -235,7 +239,7 @@ class Trainer:
         return nats, units, len(batch.lines)
 
     def _step(self, units: float) -> None:
-        """Divide, clip, and take the step at this step's learning rate."""
+        """Divide, clip, and take the step at this step's learning rate; never along an infinite gradient."""
         parameters = list(self.model.parameters())
         for parameter in parameters:
             if parameter.grad is None:  # this process had no batch
@@ -244,8 +248,10 @@ class Trainer:
         self.processes.sum_tensors(gradients)
         for gradient in gradients:
             gradient.div_(max(units, 1.0))
-        torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip))
         position = self.position
+        if not math.isfinite(norm):
+            raise self._not_finite(f"Gradient is NaN or infinite at step {position.step + 1}")
         share = self.settings.share_done(position.epochs_done(self.task.example_count), position.step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate_at(position.step + 1, share)
