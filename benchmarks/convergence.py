@@ -1,7 +1,7 @@
-"""How soon a segmenter is good, with either decoder: bits and gold boundaries against the minutes of training.
+"""How soon a segmenter is good, with either decoder: bits and gold boundaries by minutes of training.
 
     python -m benchmarks.convergence train multi30k-en-de words   one of the trainings; can be resumed
-    python -m benchmarks.convergence show                         times both decoders; the table and the figure
+    python -m benchmarks.convergence show                         times both decoders; table and figure
 
 A training runs in one thread and may share the machine: what it yields is counted in updates. `show` needs a
 quiet machine. It measures the seconds of an update of both decoders on batches of each text, in turns; the

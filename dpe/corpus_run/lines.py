@@ -31,6 +31,7 @@ from dpe.segmenter.scored_batch import Cut, ScoredBatch
 from dpe.segmenter.segmenter import Segmenter
 from dpe.segmenter.settings import SegmentSettings
 from dpe.text.formats import format_pieces
+from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import piece_offsets, pieces_by_word
 
 Answer = TypeVar("Answer")
@@ -81,14 +82,14 @@ class LineCutter(_LineReader):
         ]
 
     def _json(self, batch: ScoredBatch) -> list[str]:
-        lines = []
+        lines, vocabulary = [], self.segmenter.vocabulary
         for cuts, posterior in zip(batch.cuts(self._settings), batch.posterior(), strict=True):
             if self._settings.mode == "best":
-                about = _describe_best(cuts[0], posterior)
+                about = _describe_best(cuts[0], posterior, vocabulary)
             else:
-                about = {"cuts": [_describe_cut(cut, posterior) for cut in cuts]} | _describe_posterior(
-                    posterior
-                )
+                about = {
+                    "cuts": [_describe_cut(cut, posterior, vocabulary) for cut in cuts]
+                } | _describe_posterior(posterior)
             lines.append(json.dumps(about, ensure_ascii=False))
         return lines
 
@@ -120,10 +121,10 @@ class LineScorer(_LineReader):
         return Answers(lines_out, totals)
 
 
-def _describe_best(cut: Cut, posterior: Posterior) -> dict[str, Any]:
+def _describe_best(cut: Cut, posterior: Posterior, vocabulary: Vocabulary) -> dict[str, Any]:
     """A sentence with its best segmentation, whole and word by word."""
-    described = _describe_cut(cut, posterior) | _describe_posterior(posterior)
-    pieces = pieces_by_word([word.word for word in posterior.words], cut.pieces)
+    described = _describe_cut(cut, posterior, vocabulary) | _describe_posterior(posterior)
+    pieces = pieces_by_word([word.word for word in posterior.words], cut.pieces, vocabulary.byte_ids)
     rows = zip(posterior.words, described["words"], pieces, cut.word_scores, strict=True)
     for word, about, about["pieces"], score in rows:
         probability = posterior_probability(score, word.log_partition)
@@ -131,10 +132,10 @@ def _describe_best(cut: Cut, posterior: Posterior) -> dict[str, Any]:
     return described
 
 
-def _describe_cut(cut: Cut, posterior: Posterior) -> dict[str, Any]:
+def _describe_cut(cut: Cut, posterior: Posterior, vocabulary: Vocabulary) -> dict[str, Any]:
     probability = posterior_probability(cut.score, posterior.log_partition)
     about = _shortened({"score": cut.score, "probability": probability})
-    return {"pieces": cut.pieces, "offsets": piece_offsets(cut.pieces)} | about
+    return {"pieces": cut.pieces, "offsets": piece_offsets(vocabulary.surfaces(cut.pieces))} | about
 
 
 def _describe_posterior(posterior: Posterior | WordPosterior) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Explorer:
             )
         source, answer = found[0]
         if source is not None:
-            answer.source_words = pieces_by_word(split_words("".join(source)), source)
+            answer.source_words = _source_words(source, segmenter.vocabulary)
         return answer
 
 
@@ -106,7 +106,7 @@ def _describe(
         draw=question.draw,
         own_cut_method="BPE" if vocabulary.type == "bpe" else "unigram",
         words=_words(batch, posterior, vocabulary, vocabulary.encode(question.target)),
-        n_best=[_cut(cut, posterior) for cut in batch.n_best(question.n_best)[0]],
+        n_best=[_cut(cut, posterior, vocabulary) for cut in batch.n_best(question.n_best)[0]],
         entropy=posterior.entropy,
         log_probability=posterior.log_partition,
         bits_per_character=score.bits_per_character,
@@ -114,8 +114,13 @@ def _describe(
     )
 
 
-def _cut(cut: scored_batch.Cut, posterior: Posterior) -> messages.Cut:
-    words = pieces_by_word([word.word for word in posterior.words], cut.pieces)
+def _source_words(pieces: Sequence[str], vocabulary: Vocabulary) -> list[list[str]]:
+    words = split_words("".join(vocabulary.surfaces(pieces)))
+    return pieces_by_word(words, pieces, vocabulary.byte_ids)
+
+
+def _cut(cut: scored_batch.Cut, posterior: Posterior, vocabulary: Vocabulary) -> messages.Cut:
+    words = pieces_by_word([word.word for word in posterior.words], cut.pieces, vocabulary.byte_ids)
     probability = posterior_probability(cut.score, posterior.log_partition)
     return messages.Cut(words=words, probability=probability, score=cut.score)
 
@@ -128,8 +133,8 @@ def _words(
     columns = (
         posterior.words,
         accumulate(map(len, texts[:-1]), initial=0),
-        pieces_by_word(texts, best.pieces),
-        pieces_by_word(texts, own_cut),
+        pieces_by_word(texts, best.pieces, vocabulary.byte_ids),
+        pieces_by_word(texts, own_cut, vocabulary.byte_ids),
         best.word_scores,
         sentence_edges(batch),
     )

@@ -15,15 +15,18 @@ from dpe.text.words import MARKER, piece_offsets
 class Segmentation:
     """One segmentation of a sentence.
 
-    `pieces` joined are the normalised line; neighbouring unknown characters are one piece as written, and
-    have the one unknown id in `ids`, which is therefore lossy there. `score` is log p(y, z | x) with the end
-    of sentence, `log_partition` is log p(y | x), the sum over all cuts z.
+    `texts` joined are the normalised line. They are the pieces, but for the bytes of a vocabulary with byte
+    fallback: the last byte of a character has its text, the others none. Else neighbouring unknown characters
+    are one piece as written, and have the one unknown id in `ids`, which is therefore lossy there.
+    `score` is log p(y, z | x) with the end of sentence, `log_partition` is log p(y | x), the
+    sum over all cuts z.
     """
 
     pieces: tuple[str, ...]
     ids: tuple[int, ...]
     score: float
     log_partition: float
+    texts: tuple[str, ...]
 
     @property
     def probability(self) -> float:
@@ -32,13 +35,13 @@ class Segmentation:
 
     @property
     def surfaces(self) -> tuple[str, ...]:
-        """The pieces without the marker; a marker that is a piece by itself is the empty string."""
-        return tuple(piece.replace(MARKER, "") for piece in self.pieces)
+        """The texts without the marker; a marker that is a piece by itself is the empty string."""
+        return tuple(text.replace(MARKER, "") for text in self.texts)
 
     @property
     def offsets(self) -> tuple[tuple[int, int], ...]:
         """Where each piece begins and ends in the normalised line."""
-        return piece_offsets(self.pieces)
+        return piece_offsets(self.texts)
 
     def __str__(self) -> str:
         return (

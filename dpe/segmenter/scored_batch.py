@@ -283,12 +283,16 @@ class BatchText:
     def pieces(self, ends: NDArray[np.int64]) -> list[tuple[str, ...]]:
         """The pieces of every sentence, from where they end in the joined text, in any order.
 
-        Neighbouring unknown characters are written as one piece.
+        Neighbouring unknown characters are written as one piece, or each as its bytes.
         """
-        ends = self._without_inner_ends(np.sort(ends))
+        has_bytes = bool(self._vocabulary.byte_ids)
+        ends = np.sort(ends) if has_bytes else self._without_inner_ends(np.sort(ends))
         pieces = [self._joined[begin:end] for begin, end in pairwise([0, *ends.tolist()])]
         last = np.searchsorted(ends, self._sentence_ends, side="right").tolist()
-        return [tuple(pieces[begin:end]) for begin, end in pairwise([0, *last])]
+        rows = [pieces[begin:end] for begin, end in pairwise([0, *last])]
+        if has_bytes:
+            rows = [self._vocabulary.write_unknown("".join(row), row) for row in rows]
+        return list(map(tuple, rows))
 
     def _without_inner_ends(self, ends: NDArray[np.int64]) -> NDArray[np.int64]:
         """Without those between two unknown characters of a sentence, unless both would be in one piece."""

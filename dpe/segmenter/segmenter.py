@@ -249,7 +249,8 @@ class Segmenter:
 
     def _segmentation(self, cut: Cut, log_partition: float) -> Segmentation:
         ids = tuple(self.vocabulary.piece_ids(cut.pieces))
-        return Segmentation(cut.pieces, ids, cut.score, log_partition)
+        texts = tuple(self.vocabulary.surfaces(cut.pieces))
+        return Segmentation(cut.pieces, ids, cut.score, log_partition, texts)
 
     def _lists(self, batch: ScoredBatch, cuts: list[list[Cut]]) -> list[list[Segmentation]]:
         partitions = batch.log_partitions().tolist()

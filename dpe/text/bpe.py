@@ -52,7 +52,7 @@ class BpeDropout:
             else:
                 merged, until_drop = merge(word, self._ranks, until_drop=until_drop, survivals=survivals)
                 pieces += merged
-        return self._vocabulary.join_unknown(marked, pieces)
+        return self._vocabulary.write_unknown(marked, pieces)
 
     def _analyse(self, text: str) -> MergingWord:
         symbols: list[str] = []

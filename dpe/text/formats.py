@@ -58,7 +58,9 @@ def _from_pieces(text: str, vocabulary: Vocabulary) -> list[str]:
     ids = vocabulary.ids
 
     def may_be_piece(token: str) -> bool:  # of the vocabulary, or a run of unknown characters
-        return token in ids or not any(character in ids for character in token)
+        return (
+            token in ids or token in vocabulary.byte_ids or not any(character in ids for character in token)
+        )
 
     tokens = [token for token in text.split(" ") if token]
     # Special pieces are read as nothing or as U+2047. But one that can be a piece of text is text: a
@@ -80,12 +82,13 @@ def _with_joints(pieces: Iterable[str], vocabulary: Vocabulary) -> str:
     """subword-nmt's text: a piece that its word continues ends with `@@`.
 
     A piece that is the word marker alone is written as part of the next piece. An empty word (two markers in
-    a row) is an empty token, so two spaces. Text that itself has `@@` at the end of a word cannot be told
+    a row) is an empty token, so two spaces. Bytes are written as their character.
+    Text that itself has `@@` at the end of a word cannot be told
     from a joint: `sed` and `parse_line` both remove it and join that word to the next one.
     """
     written: list[str] = []
     word_has_text = False
-    for piece in pieces:
+    for piece in filter(None, vocabulary.surfaces(pieces)):
         if piece.startswith(MARKER):
             written += " ", piece[1:]
             word_has_text = len(piece) > 1

@@ -54,7 +54,7 @@ class LongestMatch:
     def cut(self, line: str, draw: Draw = Draw()) -> list[str]:
         marked = self._vocabulary.normalize(line)
         pieces = [piece for word in split_words(marked) for piece in self._words[word]]
-        return self._vocabulary.join_unknown(marked, pieces)
+        return self._vocabulary.write_unknown(marked, pieces)
 
     def _segment_word(self, word: str) -> tuple[str, ...]:
         pieces: list[str] = []

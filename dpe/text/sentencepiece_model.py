@@ -13,7 +13,7 @@ from sentencepiece import sentencepiece_model_pb2
 from dpe.errors import UserError
 
 # SentencePiece's piece types (sentencepiece_model.proto).
-NORMAL, USER_DEFINED, BYTE = 1, 4, 6
+NORMAL, CONTROL, USER_DEFINED, BYTE = 1, 3, 4, 6
 _FIRST_PRIVATE = 0xF0000
 
 
@@ -65,6 +65,9 @@ class ProtectedUnigram:
             if piece.type == USER_DEFINED:
                 self._stand_ins[piece.piece] = next(free)
                 piece.piece, piece.type, piece.score = self._stand_ins[piece.piece], NORMAL, 0.0
+            elif piece.type == BYTE:
+                piece.type = CONTROL  # characters stay characters here; the vocabulary writes their bytes
+        copy.trainer_spec.byte_fallback = False
         self._taken = str.maketrans(dict.fromkeys(self._stand_ins.values(), unknown))
         normalizer = copy.normalizer_spec  # the text arrives normalised, in its marked form
         normalizer.name, normalizer.precompiled_charsmap = "identity", b""

@@ -64,13 +64,17 @@ class Unigram:
         for word in split_words(marked):
             for part in self._words[word]:
                 pieces += _sample_backward(part, generator)
-        return self._vocabulary.join_unknown(marked, pieces)
+        return self._vocabulary.write_unknown(marked, pieces)
 
     def _draw_from_n_best(self, line: str, alpha: float, generator: random.Random) -> list[str]:
         known, unknown = self._vocabulary.scores, self._unknown
         candidates = self._vocabulary.n_best_encode(line, n=self._nbest)
-        # What is written and not a piece is a run of unknown characters.
-        scores = [alpha * sum(known.get(p, unknown * len(p)) for p in pieces) for pieces in candidates]
+        # What is written and not a piece is a run of unknown characters, or a byte of one.
+        surfaces = self._vocabulary.surfaces
+        scores = [
+            alpha * sum(known.get(p, unknown * len(s)) for p, s in zip(pieces, surfaces(pieces), strict=True))
+            for pieces in candidates
+        ]
         best = max(scores)
         return generator.choices(candidates, [math.exp(score - best) for score in scores])[0]
 

@@ -4,6 +4,9 @@ Text is handled in its *marked* form: SentencePiece's normalisation of the line,
 the word marker U+2581 and one marker stands before the first word. The joined pieces are the marked line:
 
     encode("two  words")  ->  ["▁two", "▁word", "s"]        normalize("two  words")  ->  "▁two▁words"
+
+A model with byte fallback writes a character that is no piece as the pieces of its bytes (`<0xE2>`). They
+never match text; `surfaces` gives the text of pieces as written.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from dpe.text.sentencepiece_model import (
     parse,
     with_special_pieces,
 )
-from dpe.text.words import MARKER, SPECIAL_PIECES, checked_text
+from dpe.text.words import MARKER, SPECIAL_PIECES, byte_piece, checked_text, surfaces
 
 
 class Vocabulary:
@@ -76,9 +79,18 @@ class Vocabulary:
 
     @cached_property
     def ids(self) -> Mapping[str, int]:
-        """Id of every piece that may match text; control, unknown and unused pieces never do."""
+        """Id of every piece that may match text; control, unknown, unused and byte pieces never do."""
         kinds = (NORMAL, USER_DEFINED)
         return {p.piece: i for i, p in enumerate(self._model.pieces) if p.type in kinds}
+
+    @cached_property
+    def byte_ids(self) -> Mapping[str, int]:
+        """Id of every byte piece; none without byte fallback."""
+        return {p.piece: i for i, p in enumerate(self._model.pieces) if p.type == BYTE}
+
+    @cached_property
+    def _written_ids(self) -> Mapping[str, int]:
+        return {**self.ids, **self.byte_ids}
 
     @cached_property
     def scores(self) -> Mapping[str, float]:
@@ -131,17 +143,30 @@ class Vocabulary:
         if start < len(word):
             yield word[start:], False
 
-    def join_unknown(self, marked: str, pieces: list[str]) -> list[str]:
-        """Join neighbouring unknown characters of a line, unless together they would be a piece."""
+    def write_unknown(self, marked: str, pieces: list[str]) -> list[str]:
+        """Pieces as written: an unknown character as its bytes, if the model has byte fallback.
+
+        Else neighbouring ones are joined, unless together they would be a piece.
+        """
         ids = self.ids
         if all(map(ids.__contains__, set(marked))):
             return pieces
+        if self.byte_ids:
+            return [part for piece in pieces for part in ([piece] if piece in ids else self.bytes_of(piece))]
         joined: list[str] = []
         for known, run in groupby(pieces, ids.__contains__):
             parts = list(run)
             surface = "".join(parts)
             joined.extend(parts if known or surface in ids else [surface])
         return joined
+
+    def bytes_of(self, text: str) -> list[str]:
+        """The byte pieces of a text."""
+        return [byte_piece(byte) for byte in text.encode()]
+
+    def surfaces(self, pieces: Iterable[str]) -> list[str]:
+        """What each piece as written stands for in the marked line; joined they are that line."""
+        return surfaces(pieces, self.byte_ids) if self.byte_ids else list(pieces)
 
     def require(self, type: VocabularyType, method: str) -> None:
         """Refuse a method that does not work with this type of vocabulary."""
@@ -152,7 +177,7 @@ class Vocabulary:
             )
 
     def normalize(self, line: str) -> str:
-        """The marked form of a line; its joined pieces are exactly this."""
+        """The marked form of a line; the joined surfaces of its pieces are exactly this."""
         marked: str = self._processor.normalize(checked_text(line))
         return marked
 
@@ -163,25 +188,30 @@ class Vocabulary:
     def encode(self, line: str) -> list[str]:
         """SentencePiece's segmentation (BPE, or the best unigram one); unknown neighbours are joined."""
         if self._protected_unigram:
-            return self._protected_unigram.n_best(self.normalize(line), self.protected_spans, n=1)[0]
+            return self._n_best_protected(line, self._protected_unigram, n=1)[0]
         pieces: list[str] = self._processor.encode(checked_text(line), out_type=str)
         return pieces
 
     def n_best_encode(self, line: str, *, n: int) -> list[list[str]]:
         """SentencePiece's n best segmentations of a unigram model, best first."""
         if self._protected_unigram:
-            return self._protected_unigram.n_best(self.normalize(line), self.protected_spans, n=n)
+            return self._n_best_protected(line, self._protected_unigram, n=n)
         found: list[list[str]] = self._processor.nbest_encode(checked_text(line), nbest_size=n, out_type=str)
         return found
 
+    def _n_best_protected(self, line: str, model: ProtectedUnigram, *, n: int) -> list[list[str]]:
+        marked = self.normalize(line)
+        found = model.n_best(marked, self.protected_spans, n=n)
+        return [self.write_unknown(marked, pieces) for pieces in found] if self.byte_ids else found
+
     def piece_ids(self, pieces: Iterable[str]) -> list[int]:
         """Ids of pieces as written; a run of unknown characters has the one unknown id, so this is lossy."""
-        ids, unknown = self.ids, self.unk_id
+        ids, unknown = self._written_ids, self.unk_id
         return [ids.get(piece, unknown) for piece in pieces]
 
     def decode(self, pieces: Iterable[str]) -> str:
         """Plain text of pieces as written; the inverse of `encode` up to normalisation."""
-        plain = "".join(pieces).replace(MARKER, " ")
+        plain = "".join(self.surfaces(pieces)).replace(MARKER, " ")
         return plain.removeprefix(" ") if self.marks_first_word else plain
 
     @property
@@ -206,8 +236,7 @@ def _flaws(model: Any) -> Iterator[str]:
         yield "is not a SentencePiece model: it has no pieces"
     if trainer.model_type not in (1, 2):
         yield "is neither a BPE nor a unigram model; learn one with --type bpe or unigram"
-    if trainer.byte_fallback or any(p.type == BYTE for p in pieces):
-        yield "uses byte fallback, which dpe does not support; learn one without it"
+    byte_pieces = {p.piece for p in pieces if p.type == BYTE}
     if not model.normalizer_spec.escape_whitespaces:
         yield "does not mark spaces with U+2581; learn one with SentencePiece's default"
     for index in (trainer.pad_id, trainer.bos_id, trainer.eos_id):
@@ -217,6 +246,8 @@ def _flaws(model: Any) -> Iterator[str]:
                 "learn one without it in user_defined_symbols"
             )
     for p in pieces:
+        if p.type in match_text and p.piece in byte_pieces:
+            yield f"has {p.piece!r} both as a byte and as text; learn one without this text piece"
         if p.type in match_text and MARKER in p.piece[1:]:
             yield (
                 f"has the piece {p.piece!r}, which crosses a word boundary (U+2581 may only be first); "

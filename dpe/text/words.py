@@ -6,8 +6,8 @@ word boundary: everything here is segmented word by word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import accumulate, groupby, pairwise
 from typing import Generic, TypeVar
 
 from dpe.errors import UserError
@@ -42,14 +42,55 @@ def split_words(marked: str) -> list[str]:
     return [head] * bool(head) + [MARKER + word for word in rest]
 
 
+def byte_piece(byte: int) -> str:
+    """How a SentencePiece model with byte fallback writes a byte of a character that it has no piece for."""
+    return f"<0x{byte:02X}>"
+
+
+def surfaces(pieces: Iterable[str], byte_pieces: Collection[str]) -> list[str]:
+    """The text that each piece stands for; of a character's bytes the last has it and the others nothing.
+
+    `<0xE2> <0x98> <0x83> s` -> ["", "", "☃", "s"]. A byte that is part of no character is U+FFFD.
+    """
+    found: list[str] = []
+    for is_byte, run in groupby(pieces, byte_pieces.__contains__):
+        parts = list(run)
+        found += _characters_of(bytes(int(part[3:5], 16) for part in parts)) if is_byte else parts
+    return found
+
+
+def _characters_of(content: bytes) -> Iterable[str]:
+    """One string per byte: a character at its last byte, nothing at those before."""
+    begin = 0
+    while begin < len(content):
+        for end in range(begin + 1, min(begin + 4, len(content)) + 1):
+            try:
+                character = content[begin:end].decode()
+            except UnicodeDecodeError:
+                continue
+            yield from [""] * (end - begin - 1)
+            yield character
+            break
+        else:
+            end = begin + 1
+            yield "\ufffd"
+        begin = end
+
+
 def piece_offsets(pieces: Iterable[str]) -> tuple[tuple[int, int], ...]:
     """Start and end of each piece in the joined pieces."""
     return tuple(pairwise(accumulate(map(len, pieces), initial=0)))
 
 
-def pieces_by_word(words: Sequence[str], pieces: Sequence[str]) -> list[list[str]]:
-    """The pieces of each word; a run of unknown characters that reaches over words is split between them."""
-    text, offsets, first = "".join(words), piece_offsets(pieces), 0
+def pieces_by_word(
+    words: Sequence[str], pieces: Sequence[str], byte_pieces: Collection[str] = ()
+) -> list[list[str]]:
+    """The pieces of each word; a run of unknown characters that reaches over words is split between them.
+
+    Bytes are written as the character that they make.
+    """
+    shown = [surface for surface in surfaces(pieces, byte_pieces) if surface]
+    text, offsets, first = "".join(words), piece_offsets(shown), 0
     result: list[list[str]] = []
     for begin, end in piece_offsets(words):
         parts = []
