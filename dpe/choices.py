@@ -13,6 +13,7 @@ SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
 TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
 SEGMENTER_METHODS: tuple[TargetMethod, ...] = ("dpe", "dpe-fixed")
 CutMode = Literal["best", "sample", "n-best"]
+CountsOf = Literal["posterior", "best"]  # which pieces of a segmenter are counted
 
 # How segmentations are written: other toolkits write a `SegmentedFormat` too.
 SegmentedFormat = Literal["pieces", "subword-nmt"]

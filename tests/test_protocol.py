@@ -214,6 +214,7 @@ def test_bf16_is_on_where_it_is_wanted_and_there_is_a_gpu(
     trainer: Any = SimpleNamespace(
         settings=replace(SETTINGS, bf16=bf16),
         position=SimpleNamespace(updates=0, epoch=0),
+        _own_accumulate=1,
         processes=SimpleNamespace(device=torch.device(device), world=1, rank=0),
         task=SimpleNamespace(loss=lambda _: (torch.ones(1, requires_grad=True).sum(), 1.0, 1)),
     )

@@ -1,4 +1,4 @@
-"""What is written about each line of a corpus: its segmentations, or its probability.
+"""What is written about each line of a corpus: its segmentations, its probability, or counts of pieces.
 
 A line of JSON (`jsonl`) about the best segmentation of a sentence:
 
@@ -16,14 +16,15 @@ are in a list under "cuts", and a word has no pieces, score and probability.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
-from dpe.choices import CutFormat
+from dpe.choices import CountsOf, CutFormat
 from dpe.corpus_run.run import Answers, NumberedPairs
 from dpe.errors import UserError
 from dpe.segmenter.answers import Posterior, WordPosterior, posterior_probability
@@ -119,6 +120,52 @@ class LineScorer(_LineReader):
             for one in scores
         ]
         return Answers(lines_out, totals)
+
+
+class PieceCounter(_LineReader):
+    """Writes the best segmentation; the totals are counts of pieces by id, for `dpe distill`.
+
+    They are counted apart for the words given, as `3`, and for all others, as `other 3`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        counts: CountsOf,
+        words: Collection[str],
+        *,
+        device: str,
+        batch_characters: int,
+    ) -> None:
+        super().__init__(directory, SegmentSettings(), device=device, batch_characters=batch_characters)
+        self._counts, self._words = counts, words
+        self._totals: dict[str, float] = {}
+
+    def __call__(self, lines: NumberedPairs) -> Answers:
+        self._totals = {}
+        return Answers(self.answers(lines, self._count), self._totals)
+
+    def _count(self, batch: ScoredBatch) -> list[str]:
+        ids, words = self.segmenter.vocabulary.ids, [w for one in batch.examples for w in one.words]
+        fitted = np.array([word in self._words for word in words], dtype=np.bool_)  # [word]
+        if self._counts == "posterior":
+            of_words, pieces, weights = batch.expected_pieces()
+        cuts = batch.best()
+        if self._counts == "best":
+            by_word = [
+                parts
+                for one, cut in zip(batch.examples, cuts, strict=True)
+                for parts in pieces_by_word(one.words, cut.pieces, self.segmenter.vocabulary.byte_ids)
+            ]
+            known = [(n, ids[p]) for n, parts in enumerate(by_word) for p in parts if p in ids]
+            of_words, pieces = np.array(known, dtype=np.int64).reshape(-1, 2).T
+            weights = np.ones(len(known))
+        for kind, own in (("", fitted[of_words]), ("other ", ~fitted[of_words])):
+            sums = np.bincount(pieces[own], weights=weights[own])
+            for piece in np.flatnonzero(sums).tolist():
+                key = f"{kind}{piece}"
+                self._totals[key] = self._totals.get(key, 0.0) + float(sums[piece])
+        return [" ".join(cut.pieces) for cut in cuts]
 
 
 def _describe_best(cut: Cut, posterior: Posterior, vocabulary: Vocabulary) -> dict[str, Any]:

@@ -161,6 +161,16 @@ class ScoredBatch:
             result.append(Posterior(example.marked, tuple(own), total))
         return result
 
+    def expected_pieces(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Word, piece and posterior probability of every edge; words are numbered through the batch."""
+        columns: list[tuple[NDArray[Any], ...]] = [(np.zeros(0, int), np.zeros(0, int), np.zeros(0))]
+        for bucket, (scores, lengths) in zip(self.lattice.buckets, self.bucket_scores(), strict=True):
+            marginals = dynamic_program.edge_marginals(scores, lengths).flatten()[bucket.cells]
+            words = bucket.words[bucket.cells // (bucket.shape[1] * bucket.shape[2])]
+            columns.append(tuple(map(_array, (words, self.lattice.edge_pieces[bucket.edges], marginals))))
+        words_, pieces, probabilities = (np.concatenate(column) for column in zip(*columns, strict=True))
+        return words_, pieces, probabilities
+
     def log_partitions(self) -> NDArray[np.float64]:
         """Exact log p(y | x) of every sentence (Alg. 1). # [sentence]"""
         return self._sentence_sums(self._word_partitions)

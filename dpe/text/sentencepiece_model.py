@@ -12,7 +12,8 @@ from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
 
-# SentencePiece's piece types (sentencepiece_model.proto).
+# SentencePiece's model types and piece types (sentencepiece_model.proto).
+UNIGRAM, BPE = 1, 2
 NORMAL, CONTROL, USER_DEFINED, BYTE = 1, 3, 4, 6
 _FIRST_PRIVATE = 0xF0000
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpe.text.vocabulary import Vocabulary
 
 # SentencePiece's unigram models score an unknown character this far below their worst piece.
-_UNKNOWN_PENALTY = 10.0
+UNKNOWN_PENALTY = 10.0
 _LARGEST_N_BEST = 512  # SentencePiece's limit
 _LARGEST_ALPHA = 1e6  # already the best segmentation except in exact ties, and far from overflow
 
@@ -50,7 +50,7 @@ class Unigram:
         if nbest > _LARGEST_N_BEST:
             raise UserError(f"nbest must be at most {_LARGEST_N_BEST}, or -1 for all, got {nbest}.")
         self._vocabulary, self._alpha, self._nbest = vocabulary, alpha, nbest
-        self._unknown = min(vocabulary.scores.values(), default=0.0) - _UNKNOWN_PENALTY
+        self._unknown = min(vocabulary.scores.values(), default=0.0) - UNKNOWN_PENALTY
         self._words = WordCache(self._analyse)
 
     def cut(self, line: str, draw: Draw = Draw()) -> list[str]:

@@ -23,8 +23,10 @@ from dpe.choices import VocabularyType
 from dpe.errors import UserError
 from dpe.files import os_errors, whole_file
 from dpe.text.sentencepiece_model import (
+    BPE,
     BYTE,
     NORMAL,
+    UNIGRAM,
     USER_DEFINED,
     ProtectedUnigram,
     load_processor,
@@ -47,7 +49,7 @@ class Vocabulary:
         for flaw in _flaws(self._model):
             raise UserError(f"{name} {flaw}.")
         self._processor = load_processor(content, name)
-        self.type: VocabularyType = "bpe" if self._model.trainer_spec.model_type == 2 else "unigram"
+        self.type: VocabularyType = "bpe" if self._model.trainer_spec.model_type == BPE else "unigram"
         self.pieces, special = with_special_pieces(self._model, SPECIAL_PIECES)
         self.pad_id, self.unk_id = special["pad"], special["unk"]
         self.bos_id, self.eos_id = special["bos"], special["eos"]
@@ -168,6 +170,16 @@ class Vocabulary:
         """What each piece as written stands for in the marked line; joined they are that line."""
         return surfaces(pieces, self.byte_ids) if self.byte_ids else list(pieces)
 
+    def as_unigram(self, scores: Mapping[str, float]) -> Vocabulary:
+        """A unigram model with these pieces and ids, and the scores given; other scores stay."""
+        model = type(self._model)()
+        model.CopyFrom(self._model)
+        model.trainer_spec.model_type = UNIGRAM
+        model.ClearField("self_test_data")  # segmentations of the old scores
+        for piece, score in scores.items():
+            model.pieces[self.ids[piece]].score = score
+        return Vocabulary(model.SerializeToString())
+
     def require(self, type: VocabularyType, method: str) -> None:
         """Refuse a method that does not work with this type of vocabulary."""
         if self.type != type:
@@ -234,7 +246,7 @@ def _flaws(model: Any) -> Iterator[str]:
     trainer, pieces, match_text = model.trainer_spec, model.pieces, (NORMAL, USER_DEFINED)
     if not pieces:
         yield "is not a SentencePiece model: it has no pieces"
-    if trainer.model_type not in (1, 2):
+    if trainer.model_type not in (UNIGRAM, BPE):
         yield "is neither a BPE nor a unigram model; learn one with --type bpe or unigram"
     byte_pieces = {p.piece for p in pieces if p.type == BYTE}
     if not model.normalizer_spec.escape_whitespaces:

@@ -1,0 +1,183 @@
+"""Distillation: what a segmenter has learned, as the scores of an ordinary SentencePiece unigram model.
+
+A unigram model gives piece w the score s_w; a segmentation of a word has weight exp(sum of its scores). The
+scores that make its posterior q_s as close as possible to the segmenter's, over the words of a corpus, are
+
+    argmin_s  sum over words of KL(p(z | word, context) || q_s(z | word))
+  = argmin_s  sum_v n_v log Z_v(s) - sum_w c_w s_w
+
+where n_v counts the word type v, Z_v sums over its segmentations, and c_w is the expected count of piece w
+under the segmenter's exact posterior. It is convex, and its gradient is (expected counts under q_s) - c. A
+small ridge holds scores near log c: it decides where the corpus does not, since adding to each score a number
+for every character of its piece changes no posterior.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpe.choices import CountsOf
+from dpe.errors import UserError
+from dpe.lattice.dynamic_program import edge_marginals, log_partition
+from dpe.lattice.lattice import LatticeBatch, LatticeBuilder
+from dpe.settings import Settings, setting
+from dpe.text.unigram import UNKNOWN_PENALTY
+from dpe.text.vocabulary import Vocabulary
+from dpe.text.words import split_words
+
+_UNSEEN = 0.01  # count of a piece that was never expected: its score is low and finite
+_CELLS_AT_ONCE = 500_000  # of a padded lattice: some megabytes, so that a step stays in the cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillSettings(Settings):
+    """How a segmenter is distilled into a unigram model."""
+
+    counts: CountsOf = setting(
+        "posterior", "Pieces counted: expected ones under the posterior, or those of the best segmentation."
+    )
+    ridge: float = setting(0.01, "Holds scores near log counts; in occurrences of a piece.", above=0)
+    max_types: int = setting(
+        200_000, "Word types that are fitted, the most frequent; pieces of others are only counted.", low=1
+    )
+    max_updates: int = setting(300, "Updates of the fit, at most.", low=1)
+
+
+@dataclass(frozen=True)
+class PieceCounts:
+    """Expected counts of all pieces, by id: in the words that are fitted, and in all other words."""
+
+    fitted: NDArray[np.float64]  # [piece]
+    other: NDArray[np.float64]  # [piece]
+
+
+def frequent_words(vocabulary: Vocabulary, lines: Callable[[], Iterable[str]], limit: int) -> dict[str, int]:
+    """The `limit` most frequent words of a text, and how often each occurs in it.
+
+    In bounded memory: when twice as many are known, the rarest half is forgotten, and the text is read once
+    more to count those that are left. A word that is as rare as others may then be missed for them.
+    """
+    counts: Counter[str] = Counter()
+    was_full = False
+    for line in lines():
+        counts.update(split_words(vocabulary.normalize(line)))
+        if len(counts) >= 2 * limit:
+            was_full = True
+            counts = Counter(dict(counts.most_common(limit)))
+    kept = dict(counts.most_common(limit))
+    if was_full:
+        kept = dict.fromkeys(kept, 0)
+        for line in lines():
+            for word in split_words(vocabulary.normalize(line)):
+                if word in kept:
+                    kept[word] += 1
+    return kept
+
+
+class UnigramFit:
+    """The convex objective over the scores of all pieces, and its minimum."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, words: Mapping[str, int], counts: PieceCounts, *, ridge: float
+    ) -> None:
+        """Words with their frequencies; `counts.fitted` are of these words."""
+        if not words:
+            raise UserError("The text to distil from has no words.")
+        protected = set(vocabulary.protected)
+        free = [i for piece, i in vocabulary.ids.items() if piece not in protected]
+        self.is_free = torch.zeros(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(free), True)
+        total = torch.from_numpy(counts.fitted + counts.other) + _UNSEEN
+        self.start = (total / total[self.is_free].sum()).log()  # [piece]
+        # Of unknown characters, as SentencePiece scores them. They compete only where a character has no
+        # piece of its own, but a longer piece contains it.
+        self.start[~self.is_free] = self.start[self.is_free].min() - UNKNOWN_PENALTY
+        self._expected = torch.from_numpy(counts.fitted) * self.is_free  # [piece]
+        self._ridge = ridge
+        self._batches = list(_batches(LatticeBuilder(vocabulary), words, vocabulary.eos_id))
+
+    def value(self, scores: Tensor) -> tuple[float, Tensor]:
+        """The objective at scores [piece], and its gradient [piece], 0 for pieces without a score."""
+        leaf = scores.detach().clone().requires_grad_(True)
+        total = 0.0
+        for lattice, frequencies in self._batches:
+            of_edges = leaf[lattice.edge_pieces]
+            for bucket in lattice.buckets:
+                partitions = log_partition(bucket.scatter(of_edges), bucket.lengths)
+                part = partitions @ frequencies[bucket.words]
+                part.backward(retain_graph=True)  # type: ignore[no-untyped-call]
+                total += part.item()
+        assert leaf.grad is not None
+        away = (scores - self.start) * self.is_free
+        value = total - float(self._expected @ scores) + 0.5 * self._ridge * float(away @ away)
+        return value, (leaf.grad - self._expected) * self.is_free + self._ridge * away
+
+    def minimum(self, *, max_updates: int, report: Callable[[str], None] = lambda _: None) -> Tensor:
+        """The scores [piece] with the smallest value, by L-BFGS over scores scaled by their curvature."""
+        scale = self._curvature().rsqrt()
+        words = float(sum(frequencies.sum() for _, frequencies in self._batches))
+        moved = torch.zeros_like(self.start, requires_grad=True)
+        optimizer = torch.optim.LBFGS(
+            [moved],
+            max_iter=max_updates,
+            max_eval=2 * max_updates,
+            history_size=20,
+            tolerance_grad=1e-7 * words**0.5,
+            tolerance_change=1e-13 * words,
+            line_search_fn="strong_wolfe",
+        )
+        evaluations = 0
+
+        def closure() -> float:
+            nonlocal evaluations
+            evaluations += 1
+            value, gradient = self.value(self.start + moved.detach() * scale)
+            moved.grad = gradient * scale
+            report(f"fitting: {evaluations} evaluations, {value / words:.6f} nats a word")
+            return value
+
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
+        return (self.start + moved.detach() * scale).detach()
+
+    def _curvature(self) -> Tensor:
+        """About the diagonal of the Hessian at the start: the variance of each edge, summed. # [piece]"""
+        curvature = torch.full_like(self.start, self._ridge)
+        for lattice, frequencies in self._batches:
+            of_edges = self.start[lattice.edge_pieces]
+            for bucket in lattice.buckets:
+                marginals = edge_marginals(bucket.scatter(of_edges), bucket.lengths)
+                variances = (marginals * (1 - marginals)).clamp_min(0)  # [word, start, span]
+                weighted = (variances * frequencies[bucket.words][:, None, None]).flatten()
+                curvature.index_add_(0, lattice.edge_pieces[bucket.edges], weighted[bucket.cells])
+        return curvature
+
+
+def _batches(
+    builder: LatticeBuilder, words: Mapping[str, int], end_piece: int
+) -> Iterator[tuple[LatticeBatch, Tensor]]:
+    """The lattices of words of similar length, with their frequencies [word]."""
+    rows: list[str] = []
+    for word in [*sorted(words, key=lambda word: (len(word), word)), ""]:
+        if rows and (not word or (len(rows) + 1) * len(word) * min(len(word), 16) > _CELLS_AT_ONCE):
+            stride = sum(map(len, rows)) + 1
+            lattice = builder.batch([rows], stride=stride, end_piece=end_piece)
+            yield lattice, torch.tensor([words[row] for row in rows], dtype=torch.float64)
+            rows = []
+        rows.append(word)
+
+
+def distilled_vocabulary(vocabulary: Vocabulary, scores: NDArray[np.float64]) -> Vocabulary:
+    """A unigram model with the same pieces, ids, normaliser and protected strings, and these scores [piece].
+
+    dpe keeps protected strings whole; SentencePiece itself may split them, as in any unigram model.
+    """
+    protected = set(vocabulary.protected)
+    return vocabulary.as_unigram(
+        {piece: float(scores[i]) for piece, i in vocabulary.ids.items() if piece not in protected}
+    )
