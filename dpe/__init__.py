@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpe.errors import UserError as UserError
 
 if TYPE_CHECKING:
+    from dpe.corpus_run.distillation import distill as distill
     from dpe.progress import Progress as Progress
     from dpe.segmenter.answers import Posterior as Posterior
     from dpe.segmenter.answers import Score as Score
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dpe.segmenter.segmenter import Segmenter as Segmenter
     from dpe.segmenter.segmenter import TrainingPair as TrainingPair
     from dpe.segmenter.settings import SEGMENTER_PRESETS as SEGMENTER_PRESETS
+    from dpe.segmenter.settings import DistillSettings as DistillSettings
     from dpe.segmenter.settings import SegmenterSettings as SegmenterSettings
     from dpe.segmenter.training import train_segmenter as train_segmenter
     from dpe.text.learning import VocabularySettings as VocabularySettings
@@ -33,10 +35,11 @@ __version__ = "0.1.0"
 
 # Imported when they are asked for, so that `import dpe` and `dpe --help` do not wait for torch.
 _NAMES = {
+    "dpe.corpus_run.distillation": ("distill",),
     "dpe.progress": ("Progress",),
     "dpe.segmenter.answers": ("Posterior", "Score", "Segmentation"),
     "dpe.segmenter.segmenter": ("OnTheFly", "Segmenter", "TrainingPair"),
-    "dpe.segmenter.settings": ("SEGMENTER_PRESETS", "SegmenterSettings"),
+    "dpe.segmenter.settings": ("SEGMENTER_PRESETS", "DistillSettings", "SegmenterSettings"),
     "dpe.segmenter.training": ("train_segmenter",),
     "dpe.text.learning": ("VocabularySettings", "learn_vocabulary"),
     "dpe.text.vocabulary": ("Vocabulary",),

@@ -23,7 +23,7 @@ app = typer.Typer(
 # In the order in which one uses them; the name of a command is its function's, with hyphens.
 COMMANDS = (
     *(text.demo_corpus, text.clean, text.vocab, text.pieces, text.encode, text.decode),
-    *(segmenter.train_segmenter, segmenter.segment, segmenter.score),
+    *(segmenter.train_segmenter, segmenter.segment, segmenter.score, segmenter.distill),
     *(translator.train_translator, translator.translate, translator.export),
     *(evaluation.evaluate, evaluation.compare, evaluation.morphology, evaluation.diagnose),
     *(experiment.run, experiment.table, experiment.show, experiment.report),

@@ -14,17 +14,18 @@ import torch
 from dpe import Segmenter, UserError
 from dpe.corpus_run.distillation import distill, segmented_file
 from dpe.segmenter.distillation import (
-    DistillSettings,
     PieceCounts,
     UnigramFit,
     distilled_vocabulary,
     frequent_words,
 )
+from dpe.segmenter.settings import DistillSettings
 from dpe.text.corpus import read_lines
 from dpe.text.vocabulary import Vocabulary
-from dpe.text.words import MARKER
+from dpe.text.words import MARKER, pieces_by_word, split_words
 from dpe.training.processes import Session
 from tests.oracles import Cuts, brute_force, cuts_of_text, log_sum_exp
+from tests.segment_command import Dpe
 from tests.segmenters import PAIRS
 from tests.vocabularies import LETTERS, LONGER, make_vocabulary
 
@@ -186,3 +187,30 @@ def test_mistakes(segment_place: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no words"):
         distill(tmp_path / "m", segmenter=segment_place / "lm", target=["", ""])
     assert not (tmp_path / "m").exists()
+
+
+def test_the_command_and_what_the_stored_scores_say(segment_place: Path, tmp_path: Path, dpe: Dpe) -> None:
+    """Every word is cut as the best path by the stored scores, in double precision, whoever cuts it."""
+    source, target = str(segment_place / "x.en"), str(segment_place / "x.fi")
+    files, out = ["--source", source, "--target", target], str(tmp_path / "distilled.model")
+    dpe("distill", "--segmenter", str(segment_place / "segmenter"), *files, "--out", out)
+    model, lines = Vocabulary.load(Path(out)), list(read_lines(Path(target)))
+    unknown = min(model.scores.values()) - 10
+    for line in lines:
+        words = split_words(model.normalize(line))
+        for word, pieces in zip(words, pieces_by_word(words, model.encode(line)), strict=True):
+            scores = {
+                cut: sum(model.scores.get(piece, unknown) for piece in cut)
+                for cut in cuts_of_text(word, model)
+            }
+            assert scores[tuple(pieces)] == pytest.approx(max(scores.values()), abs=1e-4)
+    encoded, _ = dpe("encode", "--vocab", out, "--method", "unigram", target)
+    assert encoded.splitlines() == [" ".join(model.encode(line)) for line in lines]
+    content = Path(out).read_bytes()
+    _, err = dpe("distill", "--segmenter", str(segment_place / "lm"), *files, "--out", out, code=2)
+    assert "trained without a source" in err
+    _, err = dpe(
+        "distill", "--segmenter", str(segment_place / "lm"), "--target", target, "--out", target, code=2
+    )
+    assert Path(out).read_bytes() == content
+    assert list(read_lines(Path(target))) == lines

@@ -1,4 +1,4 @@
-"""Commands of the segmenter: train-segmenter, segment, score."""
+"""Commands of the segmenter: train-segmenter, segment, score, distill."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpe.choices import CutFormat, CutMode
+from dpe.choices import CountsOf, CutFormat, CutMode
 from dpe.commands import options
 from dpe.commands.options import given_settings, refuse_overwriting, setting_option, training_session
 from dpe.errors import refuse
 from dpe.progress import Progress
-from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings, SegmentSettings
+from dpe.segmenter.settings import (
+    SEGMENTER_PRESETS,
+    DistillSettings,
+    SegmenterSettings,
+    SegmentSettings,
+)
 from dpe.settings import changed
 
 if TYPE_CHECKING:
@@ -229,6 +234,54 @@ def score(
             f"log p(y | x) {whole.log_probability:,.2f}, {whole.bits_per_character:.4f} bits per character, "
             f"{whole.characters:,} characters, {whole.unknown:,} unknown"
         )
+
+
+def distill(
+    context: typer.Context,
+    *,
+    segmenter: SegmenterDirectory,
+    target: Annotated[
+        Path, typer.Option("--target", metavar="FILE", help="Target side, plain or compressed.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The SentencePiece model, as distilled.model.")
+    ],
+    source: SourceFile = None,
+    counts: Annotated[CountsOf, setting_option(DistillSettings, "counts")] = "posterior",
+    max_types: Annotated[int, setting_option(DistillSettings, "max_types")] = 200_000,
+    batch_characters: BatchCharacters = 4_000,
+    workers: Workers = None,
+    device: options.Device = "auto",
+    force: Force = False,
+) -> None:
+    """Put what a segmenter has learned into an ordinary SentencePiece model.
+
+    The model is a unigram model with the same pieces and ids. Its scores are fitted so that its segmentations
+    of the words of this text are as probable as the segmenter's, which read the whole sentence pair, are on
+    average. It needs no source, and any toolkit that reads SentencePiece models segments with it.
+
+    The segmenter's best segmentation of the text is written too, as OUT.pieces.gz. Killed and started again
+    with the same arguments, the command resumes there.
+
+    Example: `dpe distill --segmenter segmenter --source train.en --target train.fi --out distilled.model`
+    """
+    from dpe.corpus_run.distillation import distill as distill_segmenter
+    from dpe.corpus_run.distillation import segmented_file
+    from dpe.model.checkpoint import model_files
+    from dpe.training.processes import Session
+
+    for place in (out, segmented_file(out)):
+        refuse_overwriting(place, source, target, *model_files(segmenter))
+    distill_segmenter(
+        out,
+        segmenter=segmenter,
+        source=source,
+        target=target,
+        settings=DistillSettings(counts=counts, max_types=max_types),
+        session=Session(device=device, workers=workers, progress=context.obj),
+        batch_characters=batch_characters,
+        force=force,
+    )
 
 
 def _run(

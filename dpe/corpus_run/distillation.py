@@ -15,14 +15,13 @@ from dpe.model.checkpoint import load_vocabulary, read_settings
 from dpe.model.device import choose_device
 from dpe.model.settings import model_settings
 from dpe.segmenter.distillation import (
-    DistillSettings,
     PieceCounts,
     UnigramFit,
     distilled_vocabulary,
     frequent_words,
 )
 from dpe.segmenter.segmenter import BATCH_CHARACTERS, fingerprint
-from dpe.segmenter.settings import SegmenterSettings
+from dpe.segmenter.settings import DistillSettings, SegmenterSettings
 from dpe.text.text_file import ParallelText, Text
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Session

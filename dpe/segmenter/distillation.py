@@ -23,31 +23,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpe.choices import CountsOf
 from dpe.errors import UserError
 from dpe.lattice.dynamic_program import edge_marginals, log_partition
 from dpe.lattice.lattice import LatticeBatch, LatticeBuilder
-from dpe.settings import Settings, setting
 from dpe.text.unigram import UNKNOWN_PENALTY
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import split_words
 
 _UNSEEN = 0.01  # count of a piece that was never expected: its score is low and finite
 _CELLS_AT_ONCE = 500_000  # of a padded lattice: some megabytes, so that a step stays in the cache
-
-
-@dataclass(frozen=True, kw_only=True)
-class DistillSettings(Settings):
-    """How a segmenter is distilled into a unigram model."""
-
-    counts: CountsOf = setting(
-        "posterior", "Pieces counted: expected ones under the posterior, or those of the best segmentation."
-    )
-    ridge: float = setting(0.01, "Holds scores near log counts; in occurrences of a piece.", above=0)
-    max_types: int = setting(
-        200_000, "Word types that are fitted, the most frequent; pieces of others are only counted.", low=1
-    )
-    max_updates: int = setting(300, "Updates of the fit, at most.", low=1)
 
 
 @dataclass(frozen=True)

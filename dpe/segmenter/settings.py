@@ -1,10 +1,10 @@
-"""The settings of a segmenter and of its segmentations, and presets that are known to work."""
+"""The settings of a segmenter, its segmentations and its distillation, and presets that work."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpe.choices import CutMode
+from dpe.choices import CountsOf, CutMode
 from dpe.model.settings import MixedSettings, ModelSettings, read_presets
 from dpe.settings import Settings, setting
 
@@ -41,6 +41,20 @@ class SegmentSettings(Settings):
     def is_random(self) -> bool:
         """Whether another epoch would give other segmentations."""
         return self.source_dropout > 0 or self.mode == "sample"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillSettings(Settings):
+    """How a segmenter is distilled into a unigram model."""
+
+    counts: CountsOf = setting(
+        "posterior", "Pieces counted: expected ones under the posterior, or those of the best segmentation."
+    )
+    ridge: float = setting(0.01, "Holds scores near log counts; in occurrences of a piece.", above=0)
+    max_types: int = setting(
+        200_000, "Word types that are fitted, the most frequent; pieces of others are only counted.", low=1
+    )
+    max_updates: int = setting(300, "Updates of the fit, at most.", low=1)
 
 
 SEGMENTER_PRESETS = read_presets("segmenter", SegmenterSettings)
