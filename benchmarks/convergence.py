@@ -46,7 +46,7 @@ from dpe.training.processes import Session
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 FIGURE = Path(__file__).parents[1] / "docs" / "convergence.svg"
-UPDATES, EVERY, PIECES = 2_000, 200, 8_000
+UPDATES, EVERY, PIECES = 1_400, 200, 8_000  # 1,400 updates are four epochs of Multi30k
 STOP_BELOW, BATCHES, REPETITIONS = 0.01, 6, 9
 
 
