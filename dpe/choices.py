@@ -9,8 +9,8 @@ Normalization = Literal["nfkc", "identity"]
 
 # How text is segmented: by counts, or by a trained segmenter.
 CountMethod = Literal["bpe", "bpe-dropout", "longest-match", "unigram"]
-SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
-TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
+SourceMethod = Literal["bpe", "bpe-dropout", "unigram", "unigram-best"]
+TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram", "unigram-best"]
 SEGMENTER_METHODS: tuple[TargetMethod, ...] = ("dpe", "dpe-fixed")
 CutMode = Literal["best", "sample", "n-best"]
 CountsOf = Literal["posterior", "best"]  # which pieces of a segmenter are counted

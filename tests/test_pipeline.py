@@ -111,9 +111,27 @@ def test_a_model_of_the_users_own_is_taken(
     assert signatures(made)["vocabularies/bpe"] != learned["vocabularies/bpe"]
     made.vocabulary("bpe").make(made.root)
     assert (made.root / "vocab.model").read_bytes() == bpe_vocabulary.content
-    other = experiment(tmp_path, MINUSCULE, f"data='{tmp_path}'", "vocabulary.model='unigram.model'")
-    with pytest.raises(UserError, match="must be BPE"):
+    overrides = [f"data='{tmp_path}'", "vocabulary.model='unigram.model'"]
+    other = experiment(tmp_path, MINUSCULE, *overrides)
+    with pytest.raises(UserError, match=r"is a unigram model, but the recipe needs bpe"):
         other.vocabulary("bpe").make(other.root)
+    unigram = experiment(tmp_path, MINUSCULE, *overrides, "vocabulary.type='unigram'")
+    unigram.vocabulary("unigram").make(unigram.root)
+    assert (unigram.root / "vocab.model").read_bytes() == unigram_vocabulary.content
+    assert "model" not in unigram.vocabulary("bpe").settings  # which the system bpe needs
+
+
+def test_segmenters_work_over_the_vocabulary_of_the_recipe(tmp_path: Path) -> None:
+    systems = 'systems=["unigram-best", "unigram", "dpe", "dpe-fixed", "lm-dpe"]'
+    made = experiment(tmp_path, MINUSCULE, systems, "vocabulary.type='unigram'")
+    stages = {stage.name: [need.name for need in stage.needs] for stage in plan(made)}
+    assert not [name for name in stages if name.startswith(("vocabularies/bpe", "segmentations/bpe"))]
+    assert stages["segmenters/mixed"] == stages["segmenters/lm"] == ["corpus", "vocabularies/unigram"]
+    assert stages["segmentations/lm"] == ["segmentations/unigram", "segmenters/lm"]
+    assert "segmenters/mixed" in stages["translators/dpe-fixed/seed-1"]
+    tests = [name for name in stages if name.startswith("significance/dpe/")]
+    assert tests == ["significance/dpe/unigram-best/seed-1", "significance/dpe/unigram/seed-1"]
+    assert fixed_settings(made)["own_systems"] == {}
 
 
 def test_the_mean_of_the_seeds_is_tested(tmp_path: Path) -> None:

@@ -211,7 +211,12 @@ def test_a_system_may_be_defined_in_the_recipe(tmp_path: Path) -> None:
             'source = "bpe", target = "dpe", segmenter = "mixed"',
             "System mine: Target method dpe segments the target anew",
         ),
-        ('source = "bpe", target = "unigram"', "unigram on both sides"),
+        ('source = "bpe", target = "unigram"', "needs two vocabularies, for bpe and for unigram"),
+        ('source = "unigram-best", target = "bpe-dropout"', "needs two vocabularies"),
+        (
+            'source = "unigram", target = "dpe", segmenter = "mixed"',
+            "System mine has the source method unigram, but vocabulary.type is bpe",
+        ),
         ('source = "bpe", target = "bpe", target_sampling = 1.0', "System mine: Target sampling needs"),
         (
             'source = "bpe", target = "dpe", segmenter = "mixed", target_sampling = inf',
@@ -224,6 +229,48 @@ def test_a_system_may_be_defined_in_the_recipe(tmp_path: Path) -> None:
 def test_a_system_that_cannot_be_is_refused(tmp_path: Path, fields: str, says: str) -> None:
     systems = f'systems=[{{name = "mine", title = "x", {fields}}}]'
     assert says in complaint(write(tmp_path, GOOD), systems)
+
+
+UNIGRAM = 'vocabulary.type="unigram"'
+
+
+@pytest.mark.parametrize("name", [name for name, system in SYSTEMS.items() if system.segmenter])
+def test_systems_with_a_segmenter_follow_the_type_of_the_vocabulary(tmp_path: Path, name: str) -> None:
+    path, overrides = write(tmp_path, GOOD), [f'systems=["bpe", "unigram", "{name}"]', UNIGRAM]
+    recipe = read_recipe(path, overrides)
+    bpe, unigram, system = recipe.systems
+    assert (bpe, unigram) == (SYSTEMS["bpe"], SYSTEMS["unigram"])
+    assert [one.vocabulary for one in recipe.systems] == ["bpe", "unigram", "unigram"]
+    before = SYSTEMS[name]
+    best = before.source == "bpe"
+    assert system.source == ("unigram-best" if best else "unigram")
+    source, _, target = before.title.partition(" / ")
+    assert source == ("BPE" if best else "BPE dropout")
+    assert system.title == f"unigram {'best' if best else 'sampling'} / {target}"
+    same = (system.name, system.target, system.segmenter, system.target_sampling)
+    assert same == (name, before.target, before.segmenter, before.target_sampling)
+    assert recipe_json(recipe)["systems"] == ["bpe", "unigram", name]
+    assert recipe_from_json(recipe_json(recipe), "JSON") == recipe
+    assert read_recipe(write(tmp_path, recipe_toml(recipe), "again.toml")) == recipe
+    assert dataclasses.replace(recipe, name="other").systems == recipe.systems
+
+
+def test_an_own_system_names_a_source_of_the_type_of_the_vocabulary(tmp_path: Path) -> None:
+    own = '[{{name = "mine", title = "x", source = "{}", target = "dpe", segmenter = "mixed"}}]'
+    path = write(tmp_path, GOOD)
+    (system,) = read_recipe(path, [f"systems={own.format('unigram')}", UNIGRAM]).systems
+    assert (system.source, system.title) == ("unigram", "x")
+    says = complaint(path, f"systems={own.format('bpe-dropout')}", UNIGRAM)
+    assert "System mine has the source method bpe-dropout, but vocabulary.type is unigram" in says
+
+
+def test_the_alpha_of_sources_reaches_the_segmenter_that_reads_them(tmp_path: Path) -> None:
+    path, alpha = write(tmp_path, GOOD), "segmenter.source_alpha=0.5"
+    recipe = read_recipe(path, [UNIGRAM, alpha])
+    assert recipe.segmenter_settings("mixed").source_alpha == 0.5
+    assert recipe.segmenter_settings("lm").source_alpha is None
+    assert "source_alpha samples from a unigram vocabulary" in complaint(path, alpha)
+    assert "leave unigram_nbest out" in complaint(path, UNIGRAM, "translator.unigram_nbest=8")
 
 
 @pytest.mark.parametrize(

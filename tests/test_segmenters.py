@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpe.choices import VocabularyType
 from dpe.errors import UserError
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
@@ -25,6 +26,7 @@ from dpe.text.segmenters import (
     LongestMatch,
     OwnCut,
     make_segmenter,
+    source_noise,
     source_segmenter,
 )
 from dpe.text.unigram import Unigram
@@ -202,6 +204,47 @@ def test_mistakes_are_sentences(method: str, kind: str, options: dict[str, float
 def test_the_dropout_of_a_source_is_a_probability(bpe_vocabulary: Vocabulary, dropout: float) -> None:
     with pytest.raises(UserError, match="from 0 to 1"):
         source_segmenter(bpe_vocabulary, dropout)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dropout", "alpha", "noise"),
+    [
+        ("bpe", 0.05, None, (0.05, None)),
+        ("bpe", 0.0, None, (0.0, None)),
+        ("unigram", 0.05, None, (0.0, 0.2)),
+        ("unigram", 0.05, 0.7, (0.0, 0.7)),
+        ("unigram", 0.0, None, (0.0, None)),
+        ("unigram", 0.0, 0.0, (0.0, 0.0)),
+    ],
+)
+def test_sources_of_a_training_are_drawn_as_the_vocabulary_allows(  # noqa: PLR0917
+    bpe_vocabulary: Vocabulary, unigram_vocabulary: Vocabulary, kind: VocabularyType,
+    dropout: float, alpha: float | None, noise: tuple[float, float | None],
+) -> None:  # fmt: skip
+    assert source_noise(kind, dropout, alpha) == noise
+    vocabulary = bpe_vocabulary if kind == "bpe" else unigram_vocabulary
+    by_definition: CountSegmenter = OwnCut(vocabulary)
+    if noise[1] is not None:
+        by_definition = Unigram(vocabulary, alpha=noise[1])
+    elif noise[0]:
+        by_definition = BpeDropout(vocabulary, dropout=noise[0])
+    made = source_segmenter(vocabulary, *noise)
+    for number, line in enumerate(["talossa kirjasta", "☃☃ öljyissani autokin", ""] * 5):
+        draw = Draw(3, 2, number)
+        assert made.cut(line, draw) == by_definition.cut(line, draw)
+
+
+def test_noise_that_the_vocabulary_does_not_have_is_refused(
+    bpe_vocabulary: Vocabulary, unigram_vocabulary: Vocabulary
+) -> None:
+    with pytest.raises(
+        UserError, match="source_alpha samples from a unigram vocabulary, but this one is bpe"
+    ):
+        source_segmenter(bpe_vocabulary, 0.0, 0.2)
+    with pytest.raises(UserError, match="source_alpha samples from a unigram vocabulary"):
+        source_segmenter(bpe_vocabulary, *source_noise("bpe", 0.05, 0.0))
+    with pytest.raises(UserError, match="source_dropout needs a bpe vocabulary, but this one is unigram"):
+        source_segmenter(unigram_vocabulary, 0.05)
 
 
 def test_every_method_is_made(bpe_vocabulary: Vocabulary, unigram_vocabulary: Vocabulary) -> None:

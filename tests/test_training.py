@@ -72,16 +72,24 @@ def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_a_unigram_vocabulary_works_without_dropout_of_the_source(corpus: Path, tmp_path: Path) -> None:
+def test_a_unigram_vocabulary_works_with_the_defaults(corpus: Path, tmp_path: Path) -> None:
     model, out = tmp_path / "unigram.model", tmp_path / "out"
     run([*DPE, "vocab", "--type", "unigram", "--source", corpus / "train.en", "--target", corpus / "train.fi",
          "--size", "300", "--out", model])  # fmt: skip
-    command = [
-        model if part == corpus / "vocab.model" else part for part in training(corpus, out, "--steps", 2)
-    ]
-    assert "--source-dropout 0" in run([*DPE, *command], code=2)
-    assert not (out / "settings.json").exists()  # so that the next try is not refused
-    run([*DPE, *command, "--source-dropout", 0])
+
+    def command(out: Path, *more: object) -> list[object]:
+        return [model if part == corpus / "vocab.model" else part for part in training(corpus, out, *more)]
+
+    run([*DPE, *command(out, "--steps", 2)])
+    assert "resumes from step 2" in run([*DPE, *command(out, "--steps", 4)])
+    run([*DPE, *command(tmp_path / "whole", "--steps", 4)])
+    assert_same_weights(out / "last.safetensors", tmp_path / "whole" / "last.safetensors")
+    for option in (["--source-alpha", 0.5], ["--source-dropout", 0]):
+        says = run([*DPE, *command(out, "--steps", 4, *option)], code=2)
+        assert str(option[0])[2:].replace("-", "_") in says
+    says = run([*DPE, *training(corpus, tmp_path / "bpe", "--steps", 2, "--source-alpha", 0.5)], code=2)
+    assert "source_alpha samples from a unigram vocabulary, but this one is bpe" in says
+    assert not (tmp_path / "bpe" / "settings.json").exists()  # so that the next try is not refused
     run([*DPE, "segment", "--segmenter", out, "--source", corpus / "dev.en", "--target", corpus / "dev.fi",
          "--out", tmp_path / "dev.pieces"])  # fmt: skip
     cuts = (tmp_path / "dev.pieces").read_text(encoding="utf-8").splitlines()

@@ -104,7 +104,8 @@ def show(
         ),
     ] = None,
 ) -> None:
-    """Show what the segmenter of a run does: segmentations beside BPE's, one in depth, morphology.
+    """Show what the segmenter of a run does: segmentations beside the vocabulary's own, one in depth,
+    morphology.
 
     Example: `dpe show runs/demo --sentences 3`
     """

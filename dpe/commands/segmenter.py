@@ -44,6 +44,7 @@ TargetFile = Annotated[
     ),
 ]
 SourceDropout = Annotated[float, setting_option(SegmentSettings, "source_dropout")]
+SourceAlpha = Annotated[float | None, setting_option(SegmentSettings, "source_alpha")]
 DrawSeed = Annotated[int, setting_option(SegmentSettings, "seed")]
 Epoch = Annotated[int, setting_option(SegmentSettings, "epoch")]
 BatchCharacters = Annotated[int, typer.Option(min=1, help="Target characters computed at once.")]
@@ -79,6 +80,7 @@ def train_segmenter(
     warmup: options.Warmup = None,
     dropout: options.Dropout = None,
     source_dropout: Annotated[float | None, setting_option(SegmenterSettings, "source_dropout")] = None,
+    source_alpha: Annotated[float | None, setting_option(SegmenterSettings, "source_alpha")] = None,
     seed: options.TrainingSeed = None,
     bf16: options.Bf16 = None,
     average: options.Average = None,
@@ -137,6 +139,7 @@ def segment(
     ] = None,
     temperature: Annotated[float, setting_option(SegmentSettings, "temperature")] = 1.0,
     source_dropout: SourceDropout = 0.0,
+    source_alpha: SourceAlpha = None,
     seed: DrawSeed = 1,
     epoch: Epoch = 0,
     format: Annotated[
@@ -152,7 +155,8 @@ def segment(
     The result is the same for any number of workers. Killed and started again with the same arguments it
     resumes after the lines that were saved (every 2,000, in `OUT.partial` and `.OUT.dpe.json`); a finished
     output is not overwritten by another configuration unless --force is given. With --source-dropout 0.05 and
-    --epoch 0, 1, 2... it is the paper's on-the-fly DPE; with 0 its fixed DPE.
+    --epoch 0, 1, 2... it is the paper's on-the-fly DPE; with 0 its fixed DPE. Over a unigram vocabulary give
+    --source-alpha 0.2 instead.
 
     A line of more than 2,000 characters is read in windows, each with the 1,000 characters before it (and
     the 2,000 source pieces around the same place); its words are still segmented exactly.
@@ -166,6 +170,7 @@ def segment(
         n={"best": 1, "sample": n or 1, "n-best": n or 5}[mode],
         temperature=temperature if mode == "sample" else 1.0,
         source_dropout=source_dropout,
+        source_alpha=source_alpha,
         seed=seed,
         epoch=epoch,
     )
@@ -192,6 +197,7 @@ def score(
     target: TargetFile = None,
     out: options.OutFile = None,
     source_dropout: SourceDropout = 0.0,
+    source_alpha: SourceAlpha = None,
     seed: DrawSeed = 1,
     epoch: Epoch = 0,
     batch_characters: BatchCharacters = 4_000,
@@ -212,7 +218,9 @@ def score(
     from dpe.segmenter.answers import Score
 
     progress: Progress = context.obj
-    settings = SegmentSettings(source_dropout=source_dropout, seed=seed, epoch=epoch)
+    settings = SegmentSettings(
+        source_dropout=source_dropout, source_alpha=source_alpha, seed=seed, epoch=epoch
+    )
     totals = _run(
         progress,
         partial(LineScorer, segmenter, settings),

@@ -71,10 +71,13 @@ class CorpusFields(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyFields(VocabularySettings):
-    """[vocabulary]: learned from both sides of the training text together, unless `text` names others."""
+    """[vocabulary]: learned from both sides of the training text together, unless `text` names others.
+
+    `type` is that of the vocabulary of segmenters; systems without one have the vocabulary of their methods.
+    """
 
     text: tuple[str, ...] = setting((), "Files below `data` to learn it from instead of the training text.")
-    model: str = setting("", "A BPE model below `data` instead of one that is learned.")
+    model: str = setting("", "A model of this type below `data` instead of one that is learned.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,8 +85,7 @@ class VocabularyFields(VocabularySettings):
             (
                 self.model and self.text,
                 "vocabulary.model and vocabulary.text exclude each other; give one of them.",
-            ),
-            (self.type != "bpe", "The systems of a recipe decide the type of its vocabularies."),
+            )
         )
 
 
@@ -146,6 +148,8 @@ class Recipe(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        type = self.vocabulary.type
+        object.__setattr__(self, "systems", tuple(system.over(type) for system in self.systems))
         names = [system.name for system in self.systems]
         lists: dict[str, Sequence[object]] = {"systems": names, "cut": self.cut, "seeds": self.seeds}
         for what, given in lists.items():
@@ -155,6 +159,11 @@ class Recipe(Settings):
             )
         is_finnish = {self.source, self.target} == {"en", "fi"}
         refuse(
+            (
+                type != "unigram" and "source_alpha" in self.segmenter,
+                "segmenter.source_alpha samples from a unigram vocabulary; leave it out, or set "
+                'vocabulary.type to "unigram".',
+            ),
             (
                 self.vocabulary.text and self.corpus.moses,
                 "vocabulary.text is read as it is; with corpus.moses = true leave it out.",
@@ -169,6 +178,13 @@ class Recipe(Settings):
         self.segmenter_settings("mixed")  # which checks ranges
         for system in self.systems:
             self.translator_settings(system, 1)
+            refuse(
+                (
+                    system.segmenter and system.vocabulary != type,
+                    f"System {system.name} has the source method {system.source}, but vocabulary.type is "
+                    f"{type}; change one of them.",
+                )
+            )
 
     @property
     def pair(self) -> str:
@@ -180,8 +196,9 @@ class Recipe(Settings):
 
     def segmenter_settings(self, name: SegmenterName) -> SegmenterSettings:
         """Of the mixed model, or of the language model."""
-        without = {} if name == "mixed" else {"source": False, "source_dropout": 0.0}
-        return from_preset(SEGMENTER_PRESETS, self.segmenter | without, "segmenter")
+        without = {"source": False, "source_dropout": 0.0, "source_alpha": None}
+        changes = self.segmenter | ({} if name == "mixed" else without)
+        return from_preset(SEGMENTER_PRESETS, changes, "segmenter")
 
     def translator_settings(self, system: System, seed: int) -> TranslatorSettings:
         """Of one system and one seed."""

@@ -18,7 +18,7 @@ from dpe.experiment.artifacts import LOCKS, Artifacts, Stage, State, write_json
 from dpe.experiment.outputs import EXAMPLES
 from dpe.experiment.recipe import Recipe, recipe_json
 from dpe.experiment.results import PLAN, RECIPE, RESULTS, write_results
-from dpe.experiment.systems import SEGMENTER_TITLES, SYSTEMS
+from dpe.experiment.systems import OWN_TITLES, SEGMENTER_TITLES
 from dpe.experiment.tables import paper_tables
 from dpe.files import whole_text_file
 from dpe.progress import VERBOSE, Progress, duration
@@ -99,13 +99,13 @@ def run_experiment(experiment: Experiment, part: Part = Part()) -> list[Table]:
 
 
 def example_tables(recipe: Recipe, root: Path, stages: Sequence[Stage]) -> list[Table]:
-    """The most frequent words that BPE and a segmenter cut differently."""
-    tables = []
+    """The most frequent words that a segmenter and the vocabulary itself cut differently."""
+    tables, own = [], OWN_TITLES[recipe.vocabulary.type]
     for stage in stages:
         if EXAMPLES in stage.outputs:
             words = json.loads((root / stage.name / EXAMPLES).read_text(encoding="utf-8"))
             rows = [[word["word"], word["a"], word["b"]] for word in words[: recipe.examples]]
-            columns = ["word", "BPE", SEGMENTER_TITLES[stage.name.removeprefix("segmentations/")]]
+            columns = ["word", own, SEGMENTER_TITLES[stage.name.removeprefix("segmentations/")]]
             title = f"Words of {recipe.cut[0]} that are cut differently, the most frequent first"
             tables.append(Table(title, columns, rows, frozenset(columns)))
     return [table for table in tables if table.rows]
@@ -122,8 +122,9 @@ def fixed_settings(experiment: Experiment) -> dict[str, Any]:
     """What processes in one directory must agree on, with the text and the systems of the recipe itself."""
     recipe = experiment.recipe
     fixed = {key: value for key, value in asdict(recipe).items() if key not in _FREE_FIELDS}
-    own = {system.name: asdict(system) for system in recipe.systems if SYSTEMS.get(system.name) != system}
-    return fixed | {"text": experiment.vocabulary("bpe").signature, "own_systems": own}
+    own = {system.name: asdict(system) for system in recipe.systems if system.is_own}
+    text = experiment.vocabulary(recipe.vocabulary.type).signature
+    return fixed | {"text": text, "own_systems": own}
 
 
 def in_order(wanted: Iterable[Stage]) -> list[Stage]:

@@ -1,7 +1,7 @@
 """A recipe as a graph of stages: which stage needs which, what its result depends on, and how it is made.
 
 corpus              the text, cleaned                        corpus
-vocabularies        BPE; unigram where a system needs it     vocabularies/bpe
+vocabularies        BPE, unigram, as systems need them       vocabularies/bpe
 segmenters          given the source; a language model       segmenters/mixed
 segmentations       segmented targets, for analyses          segmentations/mixed
 translators         one per system and seed                  translators/dpe/seed-1
@@ -24,7 +24,7 @@ from dpe.evaluation.scores import LENGTH_LIMITS, METRICS
 from dpe.experiment import outputs as made
 from dpe.experiment.artifacts import Facts, Stage
 from dpe.experiment.recipe import Recipe
-from dpe.experiment.systems import SYSTEMS, SegmenterName, System
+from dpe.experiment.systems import DRAWN_SYSTEMS, SYSTEMS, SegmenterName, System
 from dpe.experiment.texts import (
     Texts,
     corpus_files,
@@ -98,7 +98,7 @@ class Experiment:
             protected=fields.protected,
         )
         about, model = changed(settings), None
-        if fields.model and type == "bpe":
+        if fields.model and type == fields.type:
             files = (model,) = found_files(recipe, [recipe.file(fields.model)])
             about = {"model": "the user's own"}
         text = files or self.texts.prepared_pair("train")
@@ -116,12 +116,12 @@ class Experiment:
         )
 
     def segmenter(self, name: SegmenterName) -> Stage:
-        settings = self.recipe.segmenter_settings(name)
+        settings, type = self.recipe.segmenter_settings(name), self.recipe.vocabulary.type
 
         def make(directory: Path) -> Facts:
             position = train_segmenter(
                 directory,
-                vocabulary=vocabulary_path(self.root, "bpe"),
+                vocabulary=vocabulary_path(self.root, type),
                 **self.texts.for_training(),
                 settings=settings,
                 session=self.session,
@@ -132,23 +132,23 @@ class Experiment:
             name=f"segmenters/{name}",
             settings=changed(settings),
             same_settings=lambda recorded: _recorded(recorded, settings) == settings,
-            needs=(self.corpus, self.vocabulary("bpe")),
+            needs=(self.corpus, self.vocabulary(type)),
             make=make,
             outputs=MODEL_FILES,
             goes_on_from=lambda before: settings.prolongs(_recorded(before, settings)),
         )
 
     def plain_segmentation(self) -> Stage:
-        splits = self.recipe.cut
+        splits, type = self.recipe.cut, self.recipe.vocabulary.type
 
         def make(directory: Path) -> Facts:
-            made.cut_by_vocabulary(directory, vocabulary_path(self.root, "bpe"), self.texts, splits)
+            made.cut_by_vocabulary(directory, vocabulary_path(self.root, type), self.texts, splits)
             return {}
 
         return Stage(
-            name="segmentations/bpe",
+            name=f"segmentations/{type}",
             settings={"cut": splits},
-            needs=(self.corpus, self.vocabulary("bpe")),
+            needs=(self.corpus, self.vocabulary(type)),
             make=make,
             outputs=tuple(map(made.pieces_file, splits)),
         )
@@ -159,7 +159,7 @@ class Experiment:
 
         def make(directory: Path) -> Facts:
             made.cut_by_segmenter(directory, self.root / segmenter.name, self.texts, splits, self.session)
-            counts = made.training_counts(vocabulary_path(self.root, "bpe"), self.texts)
+            counts = made.training_counts(self.root / segmenter.name / VOCABULARY, self.texts)
             return made.write_examples(directory, self.root / plain.name, counts, splits[0])
 
         return Stage(
@@ -248,10 +248,10 @@ class Experiment:
 
     @property
     def baselines(self) -> list[System]:
-        """The first system of the recipe, and BPE dropout on both sides if it is among them."""
+        """The first system of the recipe, and the one that is drawn on both sides if it is among them."""
         first = self.recipe.systems[0]
-        dropout = SYSTEMS["bpe-dropout"]
-        return [first, dropout] if dropout in self.recipe.systems and dropout != first else [first]
+        drawn = SYSTEMS[DRAWN_SYSTEMS[self.recipe.vocabulary.type]]
+        return [first, drawn] if drawn in self.recipe.systems and drawn != first else [first]
 
 
 def _recorded(record: Mapping[str, Any], wanted: ModelSettings) -> Any:

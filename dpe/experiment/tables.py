@@ -22,7 +22,7 @@ from dpe.experiment.results import (
     verdict,
     verdict_on_means,
 )
-from dpe.experiment.systems import SEGMENTER_TITLES
+from dpe.experiment.systems import DRAWN_SYSTEMS, SEGMENTER_TITLES
 from dpe.model.settings import model_settings
 from dpe.segmenter.settings import SegmenterSettings
 from dpe.settings import flatten
@@ -30,7 +30,7 @@ from dpe.translator.settings import TranslatorSettings
 
 METRIC_NAMES: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF2"}
 _NOT_TELLING = ("name", "about", "systems", "seeds", "cut", "examples")  # what is run and shown, not how
-_DROPOUT, _PLAIN = "bpe-dropout", "dpe-plain"
+_PLAIN = "dpe-plain"
 _Columns = Mapping[str, str]  # the systems of a table: title, or titles, by name
 
 
@@ -81,6 +81,7 @@ def _score_table(runs: Sequence[Results], metric: Metric, text: str) -> Table:
     for system in (system for run in runs for system in run.systems):
         titles[system.name][system.title] = None
     columns = {name: " or ".join(of_name) for name, of_name in titles.items()}
+    baselines = _baselines(columns, runs)
     rows = []
     for label, run in zip(labels(runs), runs, strict=True):
         systems = {system.name: system for system in run.systems}
@@ -88,15 +89,15 @@ def _score_table(runs: Sequence[Results], metric: Metric, text: str) -> Table:
         delta = {
             name: _difference(run, system, systems[baseline], metric, text)[0]
             for name, system in systems.items()
-            if (baseline := _baseline(name, columns)) in systems
+            if (baseline := baselines[name]) in systems
         }
         rows.append(_row(label, columns, score, delta))
     if len({run.recipe.pair for run in runs}) == len(runs) > 1:
-        rows.append(_average_row(runs, columns, metric, text))
+        rows.append(_average_row(runs, columns, baselines, metric, text))
     against = ", ".join(
         f"of {title} against {columns[baseline]}"
         for name, title in columns.items()
-        if (baseline := _baseline(name, columns))
+        if (baseline := baselines[name])
     )
     star = f"; * p < {SIGNIFICANT} by paired bootstrap" if text == "test" else ""
     seeds = sorted({len(system.seeds) for run in runs for system in run.systems})
@@ -111,16 +112,14 @@ def _score_table(runs: Sequence[Results], metric: Metric, text: str) -> Table:
 
 
 def _row(label: str, columns: _Columns, score: Mapping[str, str], delta: Mapping[str, str]) -> list[str]:
-    """The cells of every system: its score, and its Δ if it has a baseline."""
-    cells = [label]
-    for name in columns:
-        cells.append(score.get(name, ""))
-        if _baseline(name, columns):
-            cells.append(delta.get(name, ""))
-    return cells
+    """The cells of every system: its score, and its Δ, which the first does not have."""
+    first, *others = columns
+    return [label, score.get(first, ""), *(one.get(name, "") for name in others for one in (score, delta))]
 
 
-def _average_row(runs: Sequence[Results], columns: _Columns, metric: Metric, text: str) -> list[str]:
+def _average_row(
+    runs: Sequence[Results], columns: _Columns, baselines: Mapping[str, str], metric: Metric, text: str
+) -> list[str]:
     """The last row of the paper's table, over language pairs: of the systems that every run has."""
     means: dict[str, float] = {}
     for name in columns:
@@ -130,17 +129,20 @@ def _average_row(runs: Sequence[Results], columns: _Columns, metric: Metric, tex
     delta = {
         name: f"{mean - means[baseline]:+.2f}"
         for name, mean in means.items()
-        if (baseline := _baseline(name, columns)) in means
+        if (baseline := baselines[name]) in means
     }
     return _row("average", columns, {name: f"{mean:.2f}" for name, mean in means.items()}, delta)
 
 
-def _baseline(system: str, columns: _Columns) -> str:
-    """BPE dropout, as in the paper's Δ2; the first system for BPE dropout itself and without dropout."""
+def _baselines(columns: _Columns, runs: Sequence[Results]) -> dict[str, str]:
+    """What each system is compared with: BPE dropout, as in the paper's Δ2, or unigram sampling; BPE dropout
+    itself and what is not drawn with the first system, and that one with none.
+    """
     first = next(iter(columns))
-    if system == first:
-        return ""
-    return _DROPOUT if _DROPOUT in columns and system not in (_DROPOUT, _PLAIN) else first
+    types = {run.recipe.vocabulary.type for run in runs}
+    drawn = DRAWN_SYSTEMS["unigram" if types == {"unigram"} else "bpe"]
+    usual = drawn if drawn in columns else first
+    return {name: first if name in (drawn, _PLAIN) else usual for name in columns} | {first: ""}
 
 
 def _mean_score(system: SystemResult, metric: Metric, text: str) -> str:
@@ -173,10 +175,11 @@ def _system_table(run: Results, metric: Metric) -> Table:
     """The paper's table turned."""
     systems = {system.name: system for system in run.systems}
     columns = {name: system.title for name, system in systems.items()}
+    baselines = _baselines(columns, [run])
     rows = []
     for name, system in systems.items():
         against = ["", "", ""]
-        if baseline := _baseline(name, columns):
+        if baseline := baselines[name]:
             against = [*_difference(run, system, systems[baseline], metric, "test"), columns[baseline]]
         scores = [_mean_score(system, metric, text) for text in ("dev", "test")]
         rows.append([system.title, str(len(system.seeds)), *scores, *against])

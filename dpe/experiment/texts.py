@@ -168,12 +168,15 @@ def _copy_pairs(recipe: Recipe, texts: Texts, split: Split, name: str) -> int:
 def make_vocabulary(
     model: Path | None, files: Sequence[Path], settings: VocabularySettings, out: Path
 ) -> dict[str, Any]:
-    """Learn one vocabulary from all files together, or copy the user's model, which must be BPE."""
+    """Learn one vocabulary from all files together, or copy the user's model, which must be of its type."""
     if model is None:
         vocabulary = learn_vocabulary(files, settings)
     else:
         vocabulary = Vocabulary.load(model)
-        if vocabulary.type != "bpe":
-            raise UserError(f"{model} is a {vocabulary.type} model; vocabulary.model must be BPE.")
+        if vocabulary.type != settings.type:
+            raise UserError(
+                f"{model} is a {vocabulary.type} model, but the recipe needs {settings.type}; change "
+                "vocabulary.model or vocabulary.type."
+            )
     vocabulary.save(out)
     return {"pieces": len(vocabulary), "characters": len(vocabulary.characters)}

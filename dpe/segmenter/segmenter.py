@@ -27,7 +27,7 @@ from dpe.segmenter.scored_batch import Cut, ScoredBatch
 from dpe.segmenter.settings import SegmenterSettings, SegmentSettings
 from dpe.text.corpus import Strings, lines_of
 from dpe.text.draws import Draw
-from dpe.text.segmenters import CountSegmenter, source_segmenter
+from dpe.text.segmenters import CountSegmenter, source_noise, source_segmenter
 from dpe.text.vocabulary import Vocabulary
 
 Answer = TypeVar("Answer")
@@ -54,7 +54,7 @@ class Segmenter:
         self._model = model.eval().requires_grad_(False)
         self._collator = MixedCollator(vocabulary)
         self._batch_characters = batch_characters
-        self._source_segmenters: dict[float, CountSegmenter] = {}
+        self._source_segmenters: dict[tuple[float, float | None], CountSegmenter] = {}
 
     @classmethod
     def load(
@@ -195,14 +195,14 @@ class Segmenter:
     ) -> list[tuple[list[str] | None, Answer]]:
         """Segment sources, each by its own draw, and answer about each target given that very source.
 
-        A pair is (line, source, target). The paper's on-the-fly DPE, and with no dropout its fixed DPE. Gives
-        the pieces of each source beside the answer.
+        A pair is (line, source, target). The paper's on-the-fly DPE, and with plain sources its fixed DPE.
+        Gives the pieces of each source beside the answer.
         """
         draw = Draw(settings.seed, settings.epoch)
         sources: list[list[str] | None] = []
 
         def examples() -> Iterator[MixedExample]:
-            cut_source = self._source_segmenter(settings.source_dropout)
+            cut_source = self._source_segmenter(settings)
             for line, source, target in pairs:
                 sources.append(None if source is None else cut_source.cut(source, draw.at(line)))
                 yield self.example(line, sources[-1] if self.has_source else None, target)
@@ -210,11 +210,12 @@ class Segmenter:
         found = self.answers(examples(), answer)
         return list(zip(sources, found, strict=True))
 
-    def _source_segmenter(self, dropout: float) -> CountSegmenter:
+    def _source_segmenter(self, settings: SegmentSettings) -> CountSegmenter:
         """Kept from call to call, because it remembers words."""
-        if dropout not in self._source_segmenters:
-            self._source_segmenters[dropout] = source_segmenter(self.vocabulary, dropout)
-        return self._source_segmenters[dropout]
+        noise = settings.source_dropout, settings.source_alpha
+        if noise not in self._source_segmenters:
+            self._source_segmenters[noise] = source_segmenter(self.vocabulary, *noise)
+        return self._source_segmenters[noise]
 
     def _ask(
         self,
@@ -274,31 +275,41 @@ def _refuse_below_one(n: int) -> None:
 class TrainingPair(NamedTuple):
     """A sentence pair as a translator reads it in one epoch."""
 
-    source: tuple[str, ...]  # pieces, by BPE dropout
+    source: tuple[str, ...]  # pieces, by BPE dropout or sampled from a unigram vocabulary
     target: tuple[str, ...]  # pieces, segmented given that very source
 
 
 class OnTheFly:
-    """Segments pairs as `dpe encode --method bpe-dropout` and `dpe segment --source-dropout` do whole files.
+    """Segments pairs as `dpe encode --method bpe-dropout` and `dpe segment --source-dropout` do whole files,
+    over a unigram vocabulary as `--method unigram --alpha` and `--source-alpha` do.
 
         cutter = OnTheFly(Segmenter.load("segmenter/"), dropout=0.05)
         cutter.pairs(["the cars"], ["autot"], epoch=3, lines=[17])
 
     A pair depends on the seed, the epoch and the line's number alone, not on the order of the lines or how
     many are asked for at once. With a temperature targets are sampled from the posterior, else the best.
+    Over a unigram vocabulary sources are sampled with `alpha`, or 0.2; with dropout 0 alone they are plain.
     """
 
     def __init__(
-        self, segmenter: Segmenter, *, dropout: float = 0.05, seed: int = 1, temperature: float | None = None
+        self,
+        segmenter: Segmenter,
+        *,
+        dropout: float = 0.05,
+        alpha: float | None = None,
+        seed: int = 1,
+        temperature: float | None = None,
     ) -> None:
         self._segmenter = segmenter
+        dropout, alpha = source_noise(segmenter.vocabulary.type, dropout, alpha)
         self._settings = SegmentSettings(
             mode="best" if temperature is None else "sample",
             temperature=1.0 if temperature is None else temperature,
             source_dropout=dropout,
+            source_alpha=alpha,
             seed=seed,
         )
-        segmenter._source_segmenter(dropout)  # which refuses a vocabulary without merges
+        segmenter._source_segmenter(self._settings)  # which refuses what the vocabulary cannot do
 
     def pairs(
         self, sources: Strings, targets: Strings, *, epoch: int, lines: Iterable[int] | None = None

@@ -118,9 +118,10 @@ class SegmenterTargets:
         self, cuts: KeptCuts, settings: TranslatorSettings, *, work: Path, processes: Processes
     ) -> None:
         self._cuts, self._processes, self._work = cuts, processes, work / f"cuts-{processes.rank}"
-        follows_dropout = settings.target_method == "dpe" and settings.source_method == "bpe-dropout"
+        follows = settings.source_method if settings.target_method == "dpe" and cuts.has_source else None
         self._settings = SegmentSettings(
-            source_dropout=settings.bpe_dropout if follows_dropout and cuts.has_source else 0.0,
+            source_dropout=settings.bpe_dropout if follows == "bpe-dropout" else 0.0,
+            source_alpha=settings.unigram_alpha if follows == "unigram" else None,
             mode="best" if settings.target_sampling is None else "sample",
             temperature=settings.target_sampling or 1.0,
             seed=settings.cut_seed,

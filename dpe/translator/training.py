@@ -97,8 +97,12 @@ def check_settings(settings: TranslatorSettings, segmenter: Path | None, vocabul
             raise UserError(
                 "The segmenter was trained with another vocabulary; use the vocab.model in its directory."
             )
+    source = settings.source_method
     check_methods(
-        settings.source_method, method, reads_source=reads_source, sampling=settings.target_sampling
+        "unigram-best" if source == "unigram" and settings.unigram_alpha is None else source,
+        method,
+        reads_source=reads_source,
+        sampling=settings.target_sampling,
     )
     for one in {settings.source_method, method} - {*SEGMENTER_METHODS}:
         count_segmenter(one, settings, vocabulary)  # which refuses another type of vocabulary
@@ -106,11 +110,12 @@ def check_settings(settings: TranslatorSettings, segmenter: Path | None, vocabul
 
 def count_segmenter(method: str, settings: TranslatorSettings, vocabulary: Vocabulary) -> CountSegmenter:
     """The count-based segmenter of that name with these settings."""
+    samples = method == "unigram"
     return make_segmenter(
-        method,
+        "unigram" if method == "unigram-best" else method,
         vocabulary,
         dropout=settings.bpe_dropout,
-        alpha=settings.unigram_alpha,
+        alpha=settings.unigram_alpha if samples else None,
         nbest=settings.unigram_nbest,
     )
 
