@@ -12,7 +12,8 @@ import sentencepiece
 import torch
 
 from dpe import Segmenter, UserError
-from dpe.corpus_run.distillation import distill, segmented_file
+from dpe.corpus_run.distillation import distill
+from dpe.corpus_run.piece_counts import segmented_file
 from dpe.segmenter.distillation import (
     PieceCounts,
     UnigramFit,

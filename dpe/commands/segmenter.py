@@ -274,7 +274,7 @@ def distill(
     Example: `dpe distill --segmenter segmenter --source train.en --target train.fi --out distilled.model`
     """
     from dpe.corpus_run.distillation import distill as distill_segmenter
-    from dpe.corpus_run.distillation import segmented_file
+    from dpe.corpus_run.piece_counts import segmented_file
     from dpe.model.checkpoint import model_files
     from dpe.training.processes import Session
 

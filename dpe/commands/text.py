@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from dpe.commands.options import named_file, refuse_overwriting, setting_option
 from dpe.errors import UserError
 from dpe.progress import Progress
 from dpe.text.learning import VocabularySettings
+
+if TYPE_CHECKING:
+    from dpe.text.vocabulary import Vocabulary
 
 
 def demo_corpus(
@@ -94,8 +97,19 @@ def vocab(
         Path | None,
         typer.Option(metavar="FILE", help="Also write all pieces and their scores, for other toolkits."),
     ] = None,
+    from_segmenter: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Prune the vocabulary of this segmenter instead of learning one."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="With --from-segmenter: processes. [default: one per core]")
+    ] = None,
+    device: options.Device = "auto",
 ) -> None:
     """Learn one vocabulary from all the text given (a SentencePiece model).
+
+    With --from-segmenter it is the vocabulary of a trained segmenter, pruned to --size pieces: those stay
+    whose removal would cost the segmenter's posterior over this text most. The result is a unigram model.
 
     Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
     """
@@ -110,21 +124,49 @@ def vocab(
     refuse_same_file([path.resolve() for path in (out, listing) if path])
     if not source and not target:
         raise UserError("No text to learn from; give --source or --target files.")
-    protected = tuple(line for line in read_lines(protect) if line) if protect else ()
-    settings = VocabularySettings(
-        size=size,
-        type=kind,
-        normalization=normalization,
-        character_coverage=character_coverage,
-        protected=protected,
-    )
     progress: Progress = context.obj
-    lines = (line for path in [*source, *target] for line in read_lines(path))
-    learned = learn_vocabulary(progress.track(lines, "reading"), settings)
-    learned.save(out)
+    if from_segmenter:
+        learned = _pruned(context, from_segmenter)
+    else:
+        protected = tuple(line for line in read_lines(protect) if line) if protect else ()
+        settings = VocabularySettings(
+            size=size,
+            type=kind,
+            normalization=normalization,
+            character_coverage=character_coverage,
+            protected=protected,
+        )
+        lines = (line for path in [*source, *target] for line in read_lines(path))
+        learned = learn_vocabulary(progress.track(lines, "reading"), settings)
+        learned.save(out)
     if listing:
         write_lines(listing, learned.listing())
     progress.say(f"{out}: {len(learned):,} pieces, {len(learned.characters):,} characters")
+
+
+def _pruned(context: typer.Context, segmenter: Path) -> Vocabulary:
+    """The vocabulary of a segmenter, pruned; from the options of `dpe vocab`."""
+    from dpe.corpus_run.pruning import prune_vocabulary
+    from dpe.training.processes import Session
+
+    given = context.params
+    for name in ("type", "normalization", "character_coverage", "protect"):
+        parameter = "kind" if name == "type" else name
+        if getattr(context.get_parameter_source(parameter), "name", "") == "COMMANDLINE":
+            raise UserError(
+                "--from-segmenter keeps the characters, normalisation and protected strings of its "
+                f"vocabulary and gives a unigram model; leave --{name.replace('_', '-')} out."
+            )
+    if len(given["target"]) != 1 or len(given["source"]) > 1:
+        raise UserError("--from-segmenter needs one --target file, and at most one --source file.")
+    return prune_vocabulary(
+        given["out"],
+        segmenter=segmenter,
+        source=next(iter(given["source"]), None),
+        target=given["target"][0],
+        size=given["size"],
+        session=Session(device=given["device"], workers=given["workers"], progress=context.obj),
+    )
 
 
 def pieces(*, vocab: options.VocabularyFile, out: options.OutFile = None) -> None:

@@ -26,11 +26,11 @@ from torch import Tensor
 from dpe.errors import UserError
 from dpe.lattice.dynamic_program import edge_marginals, log_partition
 from dpe.lattice.lattice import LatticeBatch, LatticeBuilder
+from dpe.text.pruning import UNSEEN
 from dpe.text.unigram import UNKNOWN_PENALTY
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import split_words
 
-_UNSEEN = 0.01  # count of a piece that was never expected: its score is low and finite
 _CELLS_AT_ONCE = 500_000  # of a padded lattice: some megabytes, so that a step stays in the cache
 
 
@@ -77,7 +77,7 @@ class UnigramFit:
         protected = set(vocabulary.protected)
         free = [i for piece, i in vocabulary.ids.items() if piece not in protected]
         self.is_free = torch.zeros(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(free), True)
-        total = torch.from_numpy(counts.fitted + counts.other) + _UNSEEN
+        total = torch.from_numpy(counts.fitted + counts.other) + UNSEEN
         self.start = (total / total[self.is_free].sum()).log()  # [piece]
         # Of unknown characters, as SentencePiece scores them. They compete only where a character has no
         # piece of its own, but a longer piece contains it.
@@ -131,15 +131,32 @@ class UnigramFit:
 
     def _curvature(self) -> Tensor:
         """About the diagonal of the Hessian at the start: the variance of each edge, summed. # [piece]"""
-        curvature = torch.full_like(self.start, self._ridge)
-        for lattice, frequencies in self._batches:
-            of_edges = self.start[lattice.edge_pieces]
-            for bucket in lattice.buckets:
-                marginals = edge_marginals(bucket.scatter(of_edges), bucket.lengths)
-                variances = (marginals * (1 - marginals)).clamp_min(0)  # [word, start, span]
-                weighted = (variances * frequencies[bucket.words][:, None, None]).flatten()
-                curvature.index_add_(0, lattice.edge_pieces[bucket.edges], weighted[bucket.cells])
-        return curvature
+        variances = _sums_over_edges(self._batches, self.start, lambda p: (p * (1 - p)).clamp_min(0))
+        return variances + self._ridge
+
+
+def expected_pieces(vocabulary: Vocabulary, words: Mapping[str, int]) -> NDArray[np.float64]:
+    """How often a unigram model itself expects each piece in words with these frequencies. # [piece]"""
+    lowest = min(vocabulary.scores.values()) - UNKNOWN_PENALTY
+    scores = torch.full((len(vocabulary),), lowest, dtype=torch.float64)
+    for piece, score in vocabulary.scores.items():
+        scores[vocabulary.ids[piece]] = score
+    batches = _batches(LatticeBuilder(vocabulary), words, vocabulary.eos_id)
+    return _sums_over_edges(batches, scores, lambda marginals: marginals).numpy()
+
+
+def _sums_over_edges(
+    batches: Iterable[tuple[LatticeBatch, Tensor]], scores: Tensor, value: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The sum over the edges of each piece of a value of their posterior probability. # [piece]"""
+    sums = torch.zeros_like(scores)
+    for lattice, frequencies in batches:
+        of_edges = scores[lattice.edge_pieces]
+        for bucket in lattice.buckets:
+            values = value(edge_marginals(bucket.scatter(of_edges), bucket.lengths))  # [word, start, span]
+            weighted = (values * frequencies[bucket.words][:, None, None]).flatten()
+            sums.index_add_(0, lattice.edge_pieces[bucket.edges], weighted[bucket.cells])
+    return sums
 
 
 def _batches(

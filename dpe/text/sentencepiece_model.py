@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -46,6 +46,21 @@ def with_special_pieces(model: Any, special: Mapping[str, str]) -> tuple[tuple[s
             ids[name] = len(pieces)
             pieces.append(piece)
     return tuple(pieces), ids
+
+
+def remove_pieces(model: Any, pieces: Collection[str]) -> Any:
+    """Remove pieces from a model, which is changed; ids close up, and special ids follow their pieces."""
+    if not pieces:
+        return model
+    kept = [i for i, piece in enumerate(model.pieces) if piece.piece not in pieces]
+    places = {old: new for new, old in enumerate(kept)}
+    for name in ("unk_id", "bos_id", "eos_id", "pad_id"):
+        setattr(model.trainer_spec, name, places.get(getattr(model.trainer_spec, name), -1))
+    rest = [model.pieces[i] for i in kept]
+    del model.pieces[:]
+    model.pieces.extend(rest)
+    model.trainer_spec.vocab_size = len(rest)
+    return model
 
 
 class ProtectedUnigram:

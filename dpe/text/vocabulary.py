@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -31,6 +31,7 @@ from dpe.text.sentencepiece_model import (
     ProtectedUnigram,
     load_processor,
     parse,
+    remove_pieces,
     with_special_pieces,
 )
 from dpe.text.words import MARKER, SPECIAL_PIECES, byte_piece, checked_text, surfaces
@@ -170,15 +171,18 @@ class Vocabulary:
         """What each piece as written stands for in the marked line; joined they are that line."""
         return surfaces(pieces, self.byte_ids) if self.byte_ids else list(pieces)
 
-    def as_unigram(self, scores: Mapping[str, float]) -> Vocabulary:
-        """A unigram model with these pieces and ids, and the scores given; other scores stay."""
+    def as_unigram(self, scores: Mapping[str, float], *, without: Collection[str] = ()) -> Vocabulary:
+        """A unigram model with these pieces and the scores given; other scores stay.
+
+        Ids stay too, unless there are pieces to go `without`.
+        """
         model = type(self._model)()
         model.CopyFrom(self._model)
         model.trainer_spec.model_type = UNIGRAM
         model.ClearField("self_test_data")  # segmentations of the old scores
         for piece, score in scores.items():
             model.pieces[self.ids[piece]].score = score
-        return Vocabulary(model.SerializeToString())
+        return Vocabulary(remove_pieces(model, without).SerializeToString())
 
     def require(self, type: VocabularyType, method: str) -> None:
         """Refuse a method that does not work with this type of vocabulary."""
