@@ -38,7 +38,7 @@ def demo_corpus(
 def clean(
     context: typer.Context,
     *,
-    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")],
+    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz, .xz or .zst.")],
     target: Annotated[Path, typer.Option(metavar="FILE", help="Target side.")],
     out_source: Annotated[
         Path, typer.Option(metavar="FILE", callback=named_file, help="Where the kept source lines go.")
