@@ -157,12 +157,16 @@ def encode(
     nbest: Annotated[
         int, typer.Option(help="For unigram with --alpha: sample among this many best; -1 is all.")
     ] = -1,
+    skew: Annotated[
+        float,
+        typer.Option(min=0.0, help="For uniform: the weight of a segmentation of n pieces is exp(-SKEW n)."),
+    ] = 0.0,
     seed: Annotated[int, typer.Option(help="Random segmentations depend on seed, epoch and line only.")] = 1,
     epoch: Annotated[int, typer.Option(min=0, help="Another epoch gives other random segmentations.")] = 0,
     format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
     out: options.OutFile = None,
 ) -> None:
-    """Segment text by counts: BPE, BPE dropout, longest match, unigram. One line in, one line out.
+    """Segment text by counts: BPE, BPE dropout, longest match, unigram, uniform. One line in, one line out.
 
     Example: `dpe encode --vocab vocab.model --method bpe-dropout --epoch 3 train.fi > train.3.pieces`
     """
@@ -173,7 +177,7 @@ def encode(
     from dpe.text.vocabulary import Vocabulary
 
     vocabulary = Vocabulary.load(vocab)
-    segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest)
+    segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest, skew=skew)
     progress: Progress = context.obj
     refuse_overwriting(out, file, vocab)
     lines = enumerate(progress.track(read_lines(file), "encoding"))
