@@ -8,9 +8,11 @@ VocabularyType = Literal["bpe", "unigram"]
 Normalization = Literal["nfkc", "identity"]
 
 # How text is segmented: by counts, or by a trained segmenter.
-CountMethod = Literal["bpe", "bpe-dropout", "longest-match", "unigram"]
+CountMethod = Literal["bpe", "bpe-dropout", "longest-match", "unigram", "uniform"]
 SourceMethod = Literal["bpe", "bpe-dropout", "unigram", "unigram-best"]
-TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram", "unigram-best"]
+TargetMethod = Literal[
+    "bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram", "unigram-best", "uniform"
+]
 SEGMENTER_METHODS: tuple[TargetMethod, ...] = ("dpe", "dpe-fixed")
 CutMode = Literal["best", "sample", "n-best"]
 CountsOf = Literal["posterior", "best"]  # which pieces of a segmenter are counted

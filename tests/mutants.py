@@ -149,6 +149,18 @@ FAULTS = (
     ),
     Fault(
         "translator/training.py",
+        "skew=settings.uniform_skew",
+        "skew=0.0",
+        PROTOCOL + "test_random_segmentations_have_the_dropout_and_the_seed_of_the_settings",
+    ),
+    Fault(
+        "text/unigram.py",
+        "dict.fromkeys(vocabulary.ids, -skew)",
+        "dict.fromkeys(vocabulary.ids, skew)",
+        "test_segmenters.py::test_uniform_draws_have_the_distribution_of_their_definition",
+    ),
+    Fault(
+        "translator/training.py",
         "Draw(self._settings.cut_seed, epoch, number)",
         "Draw(1, epoch, number)",
         PROTOCOL + "test_random_segmentations_have_the_dropout_and_the_seed_of_the_settings",

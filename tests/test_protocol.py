@@ -27,7 +27,7 @@ from dpe.text.bpe import BpeDropout
 from dpe.text.draws import TARGET_STREAM, Draw
 from dpe.text.segmenters import OwnCut
 from dpe.text.text_file import ParallelText
-from dpe.text.unigram import Unigram
+from dpe.text.unigram import Unigram, uniform
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Processes, Session
 from dpe.training.trainer import Trainer
@@ -113,17 +113,19 @@ def test_label_smoothing_is_that_of_the_settings(smoothing: float, make_task: An
     torch.testing.assert_close(task.loss(batch)[0], wanted[0])
 
 
+@pytest.mark.parametrize("method", ["bpe-dropout", "uniform"])
 def test_random_segmentations_have_the_dropout_and_the_seed_of_the_settings(
-    make_task: Any, vocabulary: Vocabulary
+    method: str, make_task: Any, vocabulary: Vocabulary
 ) -> None:
-    task = make_task(
-        source_method="bpe-dropout", target_method="bpe-dropout", bpe_dropout=0.4, cut_seed=9, max_tokens=999
-    )
+    options = {"bpe_dropout": 0.4, "uniform_skew": 1.3, "cut_seed": 9, "max_tokens": 999}
+    task = make_task(source_method="bpe-dropout", target_method=method, **options)
     segmenter = BpeDropout(vocabulary, dropout=0.4)
+    by_side = segmenter, uniform(vocabulary, skew=1.3) if method == "uniform" else segmenter
     for example in (example for batch in task.batches(3) for example in batch):
         source, target = TRAIN[example.line]
         draws = Draw(9, 3, example.line), Draw(9 + TARGET_STREAM, 3, example.line)
-        pieces = [segmenter.cut(text, draw) for text, draw in zip((source, target), draws, strict=True)]
+        rows = zip(by_side, (source, target), draws, strict=True)
+        pieces = [one.cut(text, draw) for one, text, draw in rows]
         assert list(example.source[:-1]) == vocabulary.piece_ids(pieces[0])
         assert list(example.target) == vocabulary.piece_ids(pieces[1])
 

@@ -32,7 +32,7 @@ Format = Annotated[
 GoldFile = Annotated[
     Path | None,
     typer.Option(
-        "--gold", metavar="FILE", help="Gold: word, tab, morphs separated by spaces; may be .gz or .xz."
+        "--gold", metavar="FILE", help="Gold: word, tab, morphs separated by spaces; may be .gz, .xz or .zst."
     ),
 ]
 TrainCounts = Annotated[
@@ -134,7 +134,7 @@ def morphology(
     gold: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="Lines of word, tab, morphs separated by spaces; may be .gz or .xz."
+            metavar="FILE", help="Lines of word, tab, morphs separated by spaces; may be .gz, .xz or .zst."
         ),
     ],
     format: Format = None,

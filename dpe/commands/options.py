@@ -36,14 +36,15 @@ def setting_option(
 PRESET = "the preset's"
 VocabularyFile = Annotated[Path, typer.Option("--vocab", metavar="FILE", help="A SentencePiece model.")]
 InputFile = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="Text, plain, .gz or .xz; standard input if absent.")
+    Path | None,
+    typer.Argument(metavar="FILE", help="Text, plain, .gz, .xz or .zst; standard input if absent."),
 ]
 OutFile = Annotated[
     Path | None,
     typer.Option(
         "--out",
         metavar="FILE",
-        help="Where to write, compressed if it ends in .gz or .xz; standard output if absent.",
+        help="Where to write, compressed if it ends in .gz, .xz or .zst; standard output if absent.",
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
@@ -57,7 +58,9 @@ BleuTokenize = Annotated[
 
 # Of both trainings.
 Preset = Annotated[PresetName, typer.Option(help="Sizes and training; base is the paper's.")]
-SourceSide = Annotated[Path | None, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")]
+SourceSide = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Source side, plain, .gz, .xz or .zst.")
+]
 TrainTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the training text.")]
 DevTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the development text.")]
 ModelOut = Annotated[

@@ -31,7 +31,7 @@ SegmenterDirectory = Annotated[
 SourceFile = Annotated[
     Path | None,
     typer.Option(
-        "--source", metavar="FILE", help="Source side, plain, .gz or .xz; none for an LM segmenter."
+        "--source", metavar="FILE", help="Source side, plain, .gz, .xz or .zst; none for an LM segmenter."
     ),
 ]
 TargetFile = Annotated[

@@ -41,7 +41,7 @@ def demo_corpus(
 def clean(
     context: typer.Context,
     *,
-    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")],
+    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz, .xz or .zst.")],
     target: Annotated[Path, typer.Option(metavar="FILE", help="Target side.")],
     out_source: Annotated[
         Path, typer.Option(metavar="FILE", callback=named_file, help="Where the kept source lines go.")
@@ -199,12 +199,16 @@ def encode(
     nbest: Annotated[
         int, typer.Option(help="For unigram with --alpha: sample among this many best; -1 is all.")
     ] = -1,
+    skew: Annotated[
+        float,
+        typer.Option(min=0.0, help="For uniform: the weight of a segmentation of n pieces is exp(-SKEW n)."),
+    ] = 0.0,
     seed: Annotated[int, typer.Option(help="Random segmentations depend on seed, epoch and line only.")] = 1,
     epoch: Annotated[int, typer.Option(min=0, help="Another epoch gives other random segmentations.")] = 0,
     format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
     out: options.OutFile = None,
 ) -> None:
-    """Segment text by counts: BPE, BPE dropout, longest match, unigram. One line in, one line out.
+    """Segment text by counts: BPE, BPE dropout, longest match, unigram, uniform. One line in, one line out.
 
     Example: `dpe encode --vocab vocab.model --method bpe-dropout --epoch 3 train.fi > train.3.pieces`
     """
@@ -215,7 +219,7 @@ def encode(
     from dpe.text.vocabulary import Vocabulary
 
     vocabulary = Vocabulary.load(vocab)
-    segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest)
+    segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest, skew=skew)
     progress: Progress = context.obj
     refuse_overwriting(out, file, vocab)
     lines = enumerate(progress.track(read_lines(file), "encoding"))

@@ -1,8 +1,8 @@
 """An output file that is written bit by bit, survives being killed at any point, and knows what made it.
 
 While the work lasts, `OUT.partial` holds the lines so far, and the record, `.OUT.dpe.json`, the configuration
-and how many lines and bytes are certain. At the end the partial file becomes `OUT` (compressed first if the
-name ends in .gz or .xz); the record stays, so that another configuration does not overwrite it by accident.
+and how many lines and bytes are certain. At the end the partial file becomes `OUT` (compressed first if its
+name asks for it); the record stays, so that another configuration does not overwrite it by accident.
 Bytes of the partial file that the record does not count are dropped when the work is resumed.
 """
 

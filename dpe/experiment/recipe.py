@@ -39,7 +39,7 @@ class CorpusFields(Settings):
     builtin_pairs: int | None = setting(
         None, "Generate the built-in corpus (en, fi) with this many training pairs.", low=1
     )
-    train: tuple[str, ...] = setting((), "Files below `data`, plain, .gz or .xz, read one after the other.")
+    train: tuple[str, ...] = setting((), "Files below `data`, plain or compressed, read one after the other.")
     dev: str = setting("", "The development text.")
     test: str = setting("", "The test text.")
     lines: int | None = setting(

@@ -1,4 +1,4 @@
-"""The count-based segmenters: BPE, BPE dropout, longest match, unigram sampling.
+"""The count-based segmenters: BPE, BPE dropout, longest match, unigram and uniform sampling.
 
 All segment the marked form of a line (see `vocabulary.py`) into pieces of one vocabulary, word by word:
 
@@ -18,7 +18,7 @@ from dpe.choices import CountMethod, VocabularyType
 from dpe.errors import UserError, refuse
 from dpe.text.bpe import DROPOUT, BpeDropout
 from dpe.text.draws import Draw
-from dpe.text.unigram import Unigram
+from dpe.text.unigram import Unigram, uniform
 from dpe.text.words import WordCache, split_words
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def make_segmenter(
     dropout: float = DROPOUT,
     alpha: float | None = None,
     nbest: int = -1,
+    skew: float = 0.0,
 ) -> CountSegmenter:
     """The segmenter of that name, one of `METHODS`; options of the other methods are ignored."""
     match method:
@@ -91,6 +92,8 @@ def make_segmenter(
             return LongestMatch(vocabulary)
         case "unigram":
             return Unigram(vocabulary, alpha=alpha, nbest=nbest)
+        case "uniform":
+            return uniform(vocabulary, skew=skew)
     raise UserError(f"Unknown method {method!r}; choose one of {', '.join(METHODS)}.")
 
 

@@ -33,6 +33,11 @@ class TranslatorSettings(ModelSettings):
         0.2, "Sharpness of sampling, where a method is unigram; unset: the best segmentation.", low=0
     )
     unigram_nbest: int = setting(-1, "Sample among this many best, where a method is unigram; -1 is all.")
+    uniform_skew: float = setting(
+        0.0,
+        "Where a method is uniform: the weight of a segmentation of n pieces is exp(-uniform_skew n).",
+        low=0,
+    )
     target_sampling: float | None = setting(
         None, "dpe: sample targets from the posterior at this temperature.", low=1e-100, high=1e100
     )

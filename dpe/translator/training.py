@@ -117,6 +117,7 @@ def count_segmenter(method: str, settings: TranslatorSettings, vocabulary: Vocab
         dropout=settings.bpe_dropout,
         alpha=settings.unigram_alpha if samples else None,
         nbest=settings.unigram_nbest,
+        skew=settings.uniform_skew,
     )
 
 
