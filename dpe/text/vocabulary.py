@@ -91,7 +91,8 @@ class Vocabulary:
         return {p.piece: i for i, p in enumerate(self._model.pieces) if p.type == BYTE}
 
     @cached_property
-    def _written_ids(self) -> Mapping[str, int]:
+    def written_ids(self) -> Mapping[str, int]:
+        """Id of every piece that segmented text may have: those that match text, and bytes."""
         return {**self.ids, **self.byte_ids}
 
     @cached_property
@@ -218,7 +219,7 @@ class Vocabulary:
 
     def piece_ids(self, pieces: Iterable[str]) -> list[int]:
         """Ids of pieces as written; a run of unknown characters has the one unknown id, so this is lossy."""
-        ids, unknown = self._written_ids, self.unk_id
+        ids, unknown = self.written_ids, self.unk_id
         return [ids.get(piece, unknown) for piece in pieces]
 
     def decode(self, pieces: Iterable[str]) -> str:

@@ -22,10 +22,11 @@ from dpe.model.settings import model_settings
 from dpe.model.translation import TranslationTransformer
 from dpe.store import make_once
 from dpe.text.corpus import Strings, lines_of
+from dpe.text.dictionaries import token_names
 from dpe.text.preparation import Moses
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER
-from dpe.translator.ctranslate2 import LONGEST, export_model, token_names
+from dpe.translator.ctranslate2 import LONGEST, export_model
 from dpe.translator.settings import BATCH_TOKENS, Search, TranslatorSettings
 
 WINDOW = 2_000  # lines of a stream that are translated together
