@@ -240,9 +240,10 @@ def decode(
 
     vocabulary = Vocabulary.load(vocab)
     progress: Progress = context.obj
-    # Where a tab may be text, one that separates segmentations stands before the marker of the next.
+    # Where a tab may be text, one that separates segmentations stands beside the marker of a word.
     may_be_text = format != "ids" and "\t" in vocabulary.normalize("a\tb")
-    separator = re.compile(f"\t(?={MARKER})" if may_be_text else "\t")
+    beside = f"(?<={MARKER})\t" if vocabulary.marks_ends else f"\t(?={MARKER})"
+    separator = re.compile(beside if may_be_text else "\t")
 
     def decoded() -> Iterator[str]:
         for number, line in enumerate(progress.track(read_lines(file), "decoding"), start=1):
