@@ -22,5 +22,8 @@ SegmentedFormat = Literal["pieces", "subword-nmt"]
 PieceFormat = Literal["pieces", "subword-nmt", "ids"]
 CutFormat = Literal["pieces", "subword-nmt", "ids", "jsonl"]
 
+# The dictionaries of other toolkits that `dpe pieces` writes.
+DictionaryFormat = Literal["plain", "fairseq", "eole", "marian-yml", "sockeye", "ctranslate2", "hf-marian"]
+
 PresetName = Literal["tiny", "small", "base"]
 BleuTokens = Literal["13a", "intl", "zh", "char", "none"]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpe.choices import CountMethod, Normalization, PieceFormat, VocabularyType
+from dpe.choices import CountMethod, DictionaryFormat, Normalization, PieceFormat, VocabularyType
 from dpe.commands import options
 from dpe.commands.options import named_file, refuse_overwriting, setting_option
-from dpe.errors import UserError
+from dpe.errors import UserError, refuse
+from dpe.files import is_standard_stream
 from dpe.progress import Progress
 from dpe.text.learning import VocabularySettings
 
@@ -113,7 +114,7 @@ def vocab(
 
     Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
     """
-    from dpe.files import is_standard_stream, refuse_same_file
+    from dpe.files import refuse_same_file
     from dpe.text.corpus import read_lines, write_lines
     from dpe.text.learning import learn_vocabulary
 
@@ -169,18 +170,57 @@ def _pruned(context: typer.Context, segmenter: Path) -> Vocabulary:
     )
 
 
-def pieces(*, vocab: options.VocabularyFile, out: options.OutFile = None) -> None:
-    """List the pieces that text is segmented into, one a line: the dictionary that another toolkit needs.
+def pieces(
+    context: typer.Context,
+    *,
+    vocab: options.VocabularyFile,
+    format: Annotated[
+        DictionaryFormat, typer.Option(help="The toolkit; plain is one piece a line.")
+    ] = "plain",
+    counts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write how often each piece occurs in this segmented text (--format pieces)."
+        ),
+    ] = None,
+    target_vocab: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For hf-marian: the target's, if it is another.")
+    ] = None,
+    out: options.OutFile = None,
+) -> None:
+    """List the pieces that text is segmented into: the dictionary that another toolkit needs.
 
-    Special pieces (padding, unknown, begin, end) are left out; toolkits have their own.
+    Special symbols (padding, unknown, begin, end) are the toolkit's; plain, fairseq and eole lists have none,
+    because these toolkits add them. hf-marian is a directory for MarianTokenizer.from_pretrained.
 
-    Example: `dpe pieces --vocab vocab.model > pieces.txt`
+    Example: `dpe pieces --vocab vocab.model --format fairseq --out dict.txt`
     """
-    from dpe.text.corpus import write_lines
+    from dpe.text.corpus import read_lines, write_lines
+    from dpe.text.dictionaries import Dictionary, count_pieces, write_marian_tokenizer
     from dpe.text.vocabulary import Vocabulary
 
-    refuse_overwriting(out, vocab)
-    write_lines(out, Vocabulary.load(vocab).ids)
+    has_counts, is_directory = format in ("plain", "fairseq", "eole"), format == "hf-marian"
+    refuse(
+        (counts and not has_counts, f"A dictionary for {format} has no counts; leave --counts out."),
+        (target_vocab and not is_directory, "--target-vocab is for hf-marian; write a dictionary per side."),
+        (
+            is_directory and (out is None or is_standard_stream(out)),
+            "hf-marian is a directory; give its name as --out.",
+        ),
+        (is_directory and out and out.exists(), f"{out} already exists; choose another --out, or remove it."),
+    )
+    refuse_overwriting(out, vocab, counts)
+    vocabulary = Vocabulary.load(vocab)
+    if out and is_directory:
+        write_marian_tokenizer(out, vocabulary, Vocabulary.load(target_vocab) if target_vocab else vocabulary)
+        return
+    progress: Progress = context.obj
+    dictionary = Dictionary(vocabulary, format)
+    counted = count_pieces(progress.track(read_lines(counts), "counting"), vocabulary) if counts else None
+    write_lines(out, dictionary.lines(counted))
+    if dictionary.left_out:
+        some = ", ".join(map(repr, dictionary.left_out[:3]))
+        progress.say(f"left out {len(dictionary.left_out)} pieces that {format} cannot have ({some})")
 
 
 def encode(
@@ -246,9 +286,10 @@ def decode(
 
     vocabulary = Vocabulary.load(vocab)
     progress: Progress = context.obj
-    # Where a tab may be text, one that separates segmentations stands before the marker of the next.
+    # Where a tab may be text, one that separates segmentations stands beside the marker of a word.
     may_be_text = format != "ids" and "\t" in vocabulary.normalize("a\tb")
-    separator = re.compile(f"\t(?={MARKER})" if may_be_text else "\t")
+    beside = f"(?<={MARKER})\t" if vocabulary.marks_ends else f"\t(?={MARKER})"
+    separator = re.compile(beside if may_be_text else "\t")
 
     def decoded() -> Iterator[str]:
         for number, line in enumerate(progress.track(read_lines(file), "decoding"), start=1):

@@ -15,7 +15,6 @@ from dpe.segmenter.segmenter import BATCH_CHARACTERS
 from dpe.text.pruning import prune, refuse_size
 from dpe.text.text_file import Text
 from dpe.text.vocabulary import Vocabulary
-from dpe.text.words import split_words
 from dpe.training.processes import Session
 
 _TYPES_AT_ONCE = 200_000  # word types whose pieces are counted together, in bounded memory
@@ -74,7 +73,7 @@ def plain_counts(vocabulary: Vocabulary, lines: Iterable[str]) -> NDArray[np.flo
 def _words_in_parts(vocabulary: Vocabulary, lines: Iterable[str]) -> Iterator[Counter[str]]:
     words: Counter[str] = Counter()
     for line in lines:
-        words.update(split_words(vocabulary.normalize(line)))
+        words.update(vocabulary.words(vocabulary.normalize(line)))
         if len(words) >= _TYPES_AT_ONCE:
             yield words
             words = Counter()

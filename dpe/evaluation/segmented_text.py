@@ -152,8 +152,20 @@ def _reader(path: Path, format: SegmentedFormat | None) -> Callable[[str], list[
 
 
 def _read_marked(line: str) -> list[str]:
-    """The first piece begins a word, which not every SentencePiece model marks."""
+    """The first piece begins a word, which not every SentencePiece model marks; some mark ends of words."""
+    if line.endswith(MARKER) and not line.startswith(MARKER):
+        return _marked_at_starts(_split(line))
     return _split(MARKER + line if line and not line.startswith(MARKER) else line)
+
+
+def _marked_at_starts(pieces: Iterable[str]) -> list[str]:
+    """`cart s▁ of▁` as `▁cart s ▁of`."""
+    found, begins = [], True
+    for piece in pieces:
+        if text := piece.removesuffix(MARKER):
+            found.append(MARKER * begins + text)
+        begins = text != piece
+    return found
 
 
 def _read_joined(line: str) -> list[str]:

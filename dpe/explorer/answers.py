@@ -16,7 +16,7 @@ from dpe.segmenter.segmenter import Segmenter
 from dpe.segmenter.settings import SegmentSettings
 from dpe.text.corpus import Pair, one_line
 from dpe.text.vocabulary import Vocabulary
-from dpe.text.words import MARKER, pieces_by_word, split_words
+from dpe.text.words import MARKER, pieces_by_word
 
 
 class TooLong(UserError):
@@ -119,7 +119,7 @@ def _describe(
 
 
 def _source_words(pieces: Sequence[str], vocabulary: Vocabulary) -> list[list[str]]:
-    words = split_words("".join(vocabulary.surfaces(pieces)))
+    words = vocabulary.words("".join(vocabulary.surfaces(pieces)))
     return pieces_by_word(words, pieces, vocabulary.byte_ids)
 
 

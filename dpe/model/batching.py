@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpe.lattice.lattice import LatticeBatch, LatticeBuilder
 from dpe.text.draws import NOISE_STREAM, generator
-from dpe.text.words import MARKER, split_words
+from dpe.text.words import MARKER
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -75,7 +75,7 @@ def mixed_example(
     source = None
     if source_pieces is not None:
         source = [*vocabulary.piece_ids(source_pieces), vocabulary.eos_id]
-    return MixedExample(line=number, source=source, words=split_words(marked), marked=marked)
+    return MixedExample(line=number, source=source, words=vocabulary.words(marked), marked=marked)
 
 
 @dataclass(frozen=True)

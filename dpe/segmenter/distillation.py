@@ -29,7 +29,6 @@ from dpe.lattice.lattice import LatticeBatch, LatticeBuilder
 from dpe.text.pruning import UNSEEN
 from dpe.text.unigram import UNKNOWN_PENALTY
 from dpe.text.vocabulary import Vocabulary
-from dpe.text.words import split_words
 
 _CELLS_AT_ONCE = 500_000  # of a padded lattice: some megabytes, so that a step stays in the cache
 
@@ -51,7 +50,7 @@ def frequent_words(vocabulary: Vocabulary, lines: Callable[[], Iterable[str]], l
     counts: Counter[str] = Counter()
     was_full = False
     for line in lines():
-        counts.update(split_words(vocabulary.normalize(line)))
+        counts.update(vocabulary.words(vocabulary.normalize(line)))
         if len(counts) >= 2 * limit:
             was_full = True
             counts = Counter(dict(counts.most_common(limit)))
@@ -59,7 +58,7 @@ def frequent_words(vocabulary: Vocabulary, lines: Callable[[], Iterable[str]], l
     if was_full:
         kept = dict.fromkeys(kept, 0)
         for line in lines():
-            for word in split_words(vocabulary.normalize(line)):
+            for word in vocabulary.words(vocabulary.normalize(line)):
                 if word in kept:
                     kept[word] += 1
     return kept

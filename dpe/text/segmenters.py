@@ -19,7 +19,7 @@ from dpe.errors import UserError, refuse
 from dpe.text.bpe import DROPOUT, BpeDropout
 from dpe.text.draws import Draw
 from dpe.text.unigram import Unigram, uniform
-from dpe.text.words import WordCache, split_words
+from dpe.text.words import WordCache
 
 if TYPE_CHECKING:
     from dpe.text.vocabulary import Vocabulary
@@ -54,7 +54,7 @@ class LongestMatch:
 
     def cut(self, line: str, draw: Draw = Draw()) -> list[str]:
         marked = self._vocabulary.normalize(line)
-        pieces = [piece for word in split_words(marked) for piece in self._words[word]]
+        pieces = [piece for word in self._vocabulary.words(marked) for piece in self._words[word]]
         return self._vocabulary.write_unknown(marked, pieces)
 
     def _segment_word(self, word: str) -> tuple[str, ...]:

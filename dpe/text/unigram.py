@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dpe.errors import UserError
 from dpe.text.draws import Draw
-from dpe.text.words import WordCache, split_words
+from dpe.text.words import WordCache
 
 if TYPE_CHECKING:
     from dpe.text.vocabulary import Vocabulary
@@ -48,7 +48,7 @@ class Sampler:
         generator = draw.generator()
         marked = self._vocabulary.normalize(line)
         pieces: list[str] = []
-        for word in split_words(marked):
+        for word in self._vocabulary.words(marked):
             for part in self._words[word]:
                 pieces += _sample_backward(part, generator)
         return self._vocabulary.write_unknown(marked, pieces)

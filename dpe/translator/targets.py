@@ -175,6 +175,7 @@ def changed_shares(before: Path, after: Path) -> tuple[float, float]:
         words += one.count(MARKER)
         if one != other:
             changed_lines += 1
-            pairs = zip(one.split(f" {MARKER}"), other.split(f" {MARKER}"), strict=False)
+            between = f"{MARKER} " if one.endswith(MARKER) else f" {MARKER}"
+            pairs = zip(one.split(between), other.split(between), strict=False)
             changed_words += sum(a != b for a, b in pairs)
     return changed_lines / max(lines, 1), changed_words / max(words, 1)
