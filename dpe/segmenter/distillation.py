@@ -136,8 +136,7 @@ class UnigramFit:
 
 def expected_pieces(vocabulary: Vocabulary, words: Mapping[str, int]) -> NDArray[np.float64]:
     """How often a unigram model itself expects each piece in words with these frequencies. # [piece]"""
-    lowest = min(vocabulary.scores.values()) - UNKNOWN_PENALTY
-    scores = torch.full((len(vocabulary),), lowest, dtype=torch.float64)
+    scores = torch.full((len(vocabulary),), vocabulary.unknown_score, dtype=torch.float64)
     for piece, score in vocabulary.scores.items():
         scores[vocabulary.ids[piece]] = score
     batches = _batches(LatticeBuilder(vocabulary), words, vocabulary.eos_id)
@@ -173,10 +172,7 @@ def _batches(
 
 
 def distilled_vocabulary(vocabulary: Vocabulary, scores: NDArray[np.float64]) -> Vocabulary:
-    """A unigram model with the same pieces, ids, normaliser and protected strings, and these scores [piece].
-
-    dpe keeps protected strings whole; SentencePiece itself may split them, as in any unigram model.
-    """
+    """A unigram model with the same pieces, ids, normaliser and protected strings, and scores [piece]."""
     protected = set(vocabulary.protected)
     return vocabulary.as_unigram(
         {piece: float(scores[i]) for piece, i in vocabulary.ids.items() if piece not in protected}

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpe.errors import refuse
-from dpe.text.unigram import UNKNOWN_PENALTY
+from dpe.text.unigram import UNKNOWN_PENALTY, best_pieces
 
 if TYPE_CHECKING:
     from dpe.text.vocabulary import Vocabulary
@@ -37,21 +37,7 @@ class PieceModel:
 
     def replacement(self, piece: str) -> list[str]:
         """The best segmentation of a piece into others; a character that is no piece stands for itself."""
-        find, unknown = self.scores.get, self._unknown
-        best = [(0.0, 0)]  # of every prefix: its score, and where its last piece begins
-        for end in range(1, len(piece) + 1):
-            ways = []
-            for start in range(end):
-                score = find(piece[start:end], unknown if start == end - 1 else None)
-                if score is not None and end - start < len(piece):
-                    ways.append((best[start][0] + score, start))
-            best.append(max(ways))
-        parts, end = [], len(piece)
-        while end:
-            start = best[end][1]
-            parts.append(piece[start:end])
-            end = start
-        return parts[::-1]
+        return best_pieces(piece, self.scores, self._unknown, longest=len(piece) - 1)[1]
 
     def loss(self, piece: str) -> float:
         """By how much the log-probability of what was counted falls when the piece is replaced."""

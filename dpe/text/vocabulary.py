@@ -32,9 +32,11 @@ from dpe.text.sentencepiece_model import (
     ProtectedUnigram,
     load_processor,
     parse,
+    protecting_scores,
     remove_pieces,
     with_special_pieces,
 )
+from dpe.text.unigram import UNKNOWN_PENALTY
 from dpe.text.words import MARKER, SPECIAL_PIECES, byte_piece, checked_text, split_words, surfaces
 
 
@@ -102,6 +104,12 @@ class Vocabulary:
     def scores(self) -> Mapping[str, float]:
         """SentencePiece's score of every piece that may match text: log-probability in a unigram model."""
         return {piece: self._model.pieces[i].score for piece, i in self.ids.items()}
+
+    @cached_property
+    def unknown_score(self) -> float:
+        """What an unknown character scores in a unigram model, in SentencePiece too."""
+        known = [p.score for p in self._model.pieces if p.type == NORMAL]
+        return min(known, default=0.0) - UNKNOWN_PENALTY
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:
@@ -175,15 +183,17 @@ class Vocabulary:
         return surfaces(pieces, self.byte_ids) if self.byte_ids else list(pieces)
 
     def as_unigram(self, scores: Mapping[str, float], *, without: Collection[str] = ()) -> Vocabulary:
-        """A unigram model with these pieces and the scores given; other scores stay.
+        """A unigram model with these pieces, and the score given of every piece that is not protected.
 
-        Ids stay too, unless there are pieces to go `without`.
+        Ids stay, unless there are pieces to go `without`. With protected strings all scores are shifted,
+        which changes no probability, so that SentencePiece itself keeps these strings whole.
         """
         model = type(self._model)()
         model.CopyFrom(self._model)
         model.trainer_spec.model_type = UNIGRAM
-        model.ClearField("self_test_data")  # segmentations of the old scores
-        for piece, score in scores.items():
+        if hasattr(model, "self_test_data"):  # segmentations of the old scores; not in SentencePiece 0.2.3
+            model.ClearField("self_test_data")
+        for piece, score in protecting_scores(scores, self.protected).items():
             model.pieces[self.ids[piece]].score = score
         return Vocabulary(remove_pieces(model, without).SerializeToString())
 
