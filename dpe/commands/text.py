@@ -91,6 +91,7 @@ def vocab(
     kind: Annotated[VocabularyType, setting_option(VocabularySettings, "type", "--type")] = "bpe",
     normalization: Annotated[Normalization, setting_option(VocabularySettings, "normalization")] = "nfkc",
     character_coverage: Annotated[float, setting_option(VocabularySettings, "character_coverage")] = 1.0,
+    sample_lines: Annotated[int, setting_option(VocabularySettings, "sample_lines")] = 5_000_000,
     protect: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Strings, one a line, that are always one piece.")
     ] = None,
@@ -136,9 +137,9 @@ def vocab(
             normalization=normalization,
             character_coverage=character_coverage,
             protected=protected,
+            sample_lines=sample_lines,
         )
-        lines = (line for path in [*source, *target] for line in read_lines(path))
-        learned = learn_vocabulary(progress.track(lines, "reading"), settings)
+        learned = learn_vocabulary([*source, *target], settings, progress=progress)
         learned.save(out)
     if listing:
         write_lines(listing, learned.listing())

@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from dpe.choices import BleuTokens
+from dpe.choices import BleuTokens, VocabularyType
 from dpe.errors import UserError, refuse
 from dpe.experiment.systems import SegmenterName, System
 from dpe.model.settings import from_preset
@@ -87,6 +87,11 @@ class VocabularyFields(VocabularySettings):
                 "vocabulary.model and vocabulary.text exclude each other; give one of them.",
             )
         )
+
+    def settings(self, type: VocabularyType) -> VocabularySettings:
+        """How the vocabulary of a type is learned."""
+        own = {field.name: getattr(self, field.name) for field in fields(VocabularySettings)}
+        return VocabularySettings(**own | {"type": type})
 
 
 class Section(dict[str, Any]):

@@ -90,13 +90,7 @@ class Experiment:
     def _vocabulary(self, type: VocabularyType) -> Stage:
         recipe, fields = self.recipe, self.recipe.vocabulary
         files = found_files(recipe, list(map(recipe.file, fields.text)))
-        settings = VocabularySettings(
-            size=fields.size,
-            type=type,
-            normalization=fields.normalization,
-            character_coverage=fields.character_coverage,
-            protected=fields.protected,
-        )
+        settings = fields.settings(type)
         about, model = changed(settings), None
         if fields.model and type == fields.type:
             files = (model,) = found_files(recipe, [recipe.file(fields.model)])
@@ -111,7 +105,9 @@ class Experiment:
             ),
             needs=(self.corpus,),
             files=files,
-            make=lambda directory: make_vocabulary(model, text, settings, directory / VOCABULARY),
+            make=lambda directory: make_vocabulary(
+                model, text, settings, directory / VOCABULARY, self.session.progress
+            ),
             outputs=(VOCABULARY,),
         )
 

@@ -166,11 +166,11 @@ def _copy_pairs(recipe: Recipe, texts: Texts, split: Split, name: str) -> int:
 
 
 def make_vocabulary(
-    model: Path | None, files: Sequence[Path], settings: VocabularySettings, out: Path
+    model: Path | None, files: Sequence[Path], settings: VocabularySettings, out: Path, progress: Progress
 ) -> dict[str, Any]:
     """Learn one vocabulary from all files together, or copy the user's model, which must be of its type."""
     if model is None:
-        vocabulary = learn_vocabulary(files, settings)
+        vocabulary = learn_vocabulary(files, settings, progress=progress)
     else:
         vocabulary = Vocabulary.load(model)
         if vocabulary.type != settings.type:
