@@ -223,7 +223,11 @@ class Vocabulary:
 
     def decode(self, pieces: Iterable[str]) -> str:
         """Plain text of pieces as written; the inverse of `encode` up to normalisation."""
-        plain = "".join(self.surfaces(pieces)).replace(MARKER, " ")
+        return self.plain("".join(self.surfaces(pieces)))
+
+    def plain(self, marked: str) -> str:
+        """A line without markers: the inverse of `normalize` up to normalisation."""
+        plain = marked.replace(MARKER, " ")
         return plain.removeprefix(" ") if self.marks_first_word else plain
 
     @property
