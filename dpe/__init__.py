@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpe.translator.translator import Translation as Translation
     from dpe.translator.translator import Translator as Translator
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported when they are asked for, so that `import dpe` and `dpe --help` do not wait for torch.
 _NAMES = {

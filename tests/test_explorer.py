@@ -23,7 +23,7 @@ from dpe.commands.explore import address, listen, names_of
 from dpe.explorer.answers import Explorer
 from dpe.explorer.messages import LARGEST_N_BEST, LONGEST_TEXT
 from dpe.explorer.server import LONGEST_REQUEST, is_own_name, make_app
-from dpe.segmenter.scored_batch import MOST_OTHERS
+from dpe.segmenter.scored_edges import MOST_OTHERS
 from dpe.text.bpe import BpeDropout
 from dpe.text.corpus import Pair
 from dpe.text.draws import Draw

@@ -243,8 +243,13 @@ def test_jsonl_has_the_cut_and_the_posterior_of_sentence_and_words(dpe: Dpe) -> 
     sources, targets = map(list, zip(*PAIRS, strict=True))
     out, _ = dpe(*SEGMENT, *TEXT, "--format", "jsonl")
     rows = [json.loads(line) for line in out.splitlines()]
-    answers = zip(rows, segmenter.best(sources, targets), segmenter.posterior(sources, targets), strict=True)
-    for row, cut, posterior in answers:
+    questions = segmenter.best, segmenter.posterior, segmenter.score
+    answers = zip(rows, *(ask(sources, targets) for ask in questions), strict=True)
+    for row, cut, posterior, score in answers:
+        assert row["best_score"] == row["score"]
+        assert row["gap"] == pytest.approx(score.gap, rel=1e-3, abs=1e-4)
+        assert row["bits_per_character"] == pytest.approx(score.bits_per_character, rel=1e-4)
+        assert row["bits_per_byte"] == pytest.approx(score.bits_per_byte, rel=1e-4)
         assert tuple(row["pieces"]) == cut.pieces
         assert tuple(map(tuple, row["offsets"])) == cut.offsets
         assert row["score"] == pytest.approx(cut.score, rel=1e-4)
@@ -274,6 +279,9 @@ def test_jsonl_of_several_cuts(dpe: Dpe, mode: str) -> None:
         expected = math.exp(cut["score"] - full["log_partition"])
         assert cut["probability"] == pytest.approx(expected, rel=1e-3)
     assert len(full["boundary_probabilities"]) == len("\u2581talossani")
+    best = Segmenter.load("segmenter").best("a", "talossani")
+    assert full["best_score"] == pytest.approx(best.score, rel=1e-4)
+    assert full["gap"] == pytest.approx(best.log_partition - best.score, rel=1e-3)
     assert {tuple(cut["pieces"]) for cut in empty["cuts"]} == {()}
     assert empty["words"] == []
 
@@ -288,8 +296,13 @@ def test_score_gives_one_row_per_line_and_the_totals(dpe: Dpe) -> None:
     assert [int(row[1]) for row in rows] == [s.characters for s in scores]
     assert [int(row[2]) for row in rows] == [0] * 21 + [2]
     assert [float(row[3]) for row in rows] == pytest.approx([s.bits_per_character for s in scores], rel=1e-4)
-    bits = -sum(float(row[0]) for row in rows) / math.log(2) / sum(int(row[1]) for row in rows)
-    assert f"{bits:.4f} bits per character" in err
+    assert [len(row) for row in rows] == [9] * len(rows)
+    wanted = [(s.best_log_probability, s.gap, s.entropy, s.bytes, s.bits_per_byte) for s in scores]
+    for row, values in zip(rows, wanted, strict=True):
+        assert [float(value) for value in row[4:]] == pytest.approx(values, rel=1e-4, abs=1e-4)
+    bits = -sum(float(row[0]) for row in rows) / math.log(2)
+    assert f"{bits / sum(int(row[1]) for row in rows):.4f} bits per character" in err
+    assert f"{bits / sum(int(row[7]) for row in rows):.4f} bits per byte" in err
     assert "2 unknown" in err
 
 

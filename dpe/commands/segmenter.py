@@ -210,7 +210,9 @@ def score(
     A line of more than 2,000 characters is read in windows, as by `dpe segment`.
 
     Columns: log p(y | x), characters (of the normalised line, and one for its end), unknown characters
-    (which the model takes for one class), bits per character. The totals go to standard error.
+    (which the model takes for one class), bits per character; log p(y, z | x) of the best segmentation z, the
+    gap between the two (-log of its posterior probability), the entropy of the posterior in nats; UTF-8 bytes
+    (of the normalised line, and one for its end), bits per byte. The totals go to standard error.
 
     Example: `dpe score --segmenter segmenter --source test.en --target test.fi --out test.scores.tsv`
     """
@@ -235,11 +237,11 @@ def score(
         force=force,
     )
     if totals:
-        whole = Score(
-            totals["log_probability"], characters=int(totals["characters"]), unknown=int(totals["unknown"])
-        )
+        whole = Score(**totals)  # type: ignore[arg-type]  # whole numbers come back from JSON as such
         progress.say(
-            f"log p(y | x) {whole.log_probability:,.2f}, {whole.bits_per_character:.4f} bits per character, "
+            f"log p(y | x) {whole.log_probability:,.2f}, of the best segmentations "
+            f"{whole.best_log_probability:,.2f}; {whole.bits_per_character:.4f} bits per character, "
+            f"{whole.bits_per_byte:.4f} bits per byte; "
             f"{whole.characters:,} characters, {whole.unknown:,} unknown"
         )
 

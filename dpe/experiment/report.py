@@ -31,7 +31,8 @@ from dpe.experiment.systems import OWN_TITLES, SEGMENTER_TITLES
 from dpe.experiment.tables import length_tables, mean_bins, system_tables
 from dpe.experiment.texts import Texts, vocabulary_path
 from dpe.model.checkpoint import CURVE
-from dpe.segmenter.scored_batch import ScoredBatch, WordEdges, sentence_edges
+from dpe.segmenter.scored_batch import ScoredBatch
+from dpe.segmenter.scored_edges import WordEdges, sentence_edges
 from dpe.segmenter.segmenter import Segmenter
 from dpe.text.corpus import read_lines
 from dpe.text.words import MARKER

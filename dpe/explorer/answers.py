@@ -11,7 +11,8 @@ from dpe.errors import UserError
 from dpe.explorer import messages
 from dpe.segmenter import scored_batch
 from dpe.segmenter.answers import Posterior, posterior_probability
-from dpe.segmenter.scored_batch import ScoredBatch, WordEdges, sentence_edges
+from dpe.segmenter.scored_batch import ScoredBatch
+from dpe.segmenter.scored_edges import WordEdges, sentence_edges
 from dpe.segmenter.segmenter import Segmenter
 from dpe.segmenter.settings import SegmentSettings
 from dpe.text.corpus import Pair, one_line

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -55,6 +56,12 @@ class Segmenter:
         self._collator = MixedCollator(vocabulary)
         self._batch_characters = batch_characters
         self._source_segmenters: dict[tuple[float, float | None], CountSegmenter] = {}
+        self._reload: Callable[[], Segmenter] | None = None
+
+    def __reduce__(self) -> tuple[Callable[[], Segmenter], tuple[()]]:
+        """A copy in another process is loaded from the directory again."""
+        assert self._reload is not None
+        return self._reload, ()
 
     @classmethod
     def load(
@@ -68,7 +75,11 @@ class Segmenter:
         model = MixedTransformer.of(settings, vocabulary, source=settings.source)
         load_weights(directory, model)
         model.to(choose_device(device))
-        return cls(model, vocabulary, source=settings.source, batch_characters=batch_characters)
+        segmenter = cls(model, vocabulary, source=settings.source, batch_characters=batch_characters)
+        segmenter._reload = partial(
+            cls.load, directory.absolute(), device=device, batch_characters=batch_characters
+        )
+        return segmenter
 
     @overload
     def best(self, source: str | None, target: str) -> Segmentation: ...
@@ -155,15 +166,24 @@ class Segmenter:
     @overload
     def score(self, source: Strings | None, target: Strings) -> list[Score]: ...
     def score(self, source: str | Strings | None, target: str | Strings) -> Any:
-        """Exact log p(y | x), the sum over all segmentations, and bits per character."""
+        """Exact log p(y | x), the sum over all segmentations; log p(y, z | x) of the best one z; entropy."""
         return self._ask(source, target, self.batch_scores)
 
     def batch_scores(self, batch: ScoredBatch) -> list[Score]:
         """The answer of `score` about one batch."""
         characters = self._collator.characters
-        unknown = ((characters.encode(e.marked) == characters.unknown).sum() for e in batch.examples)
-        rows = zip(batch.log_partitions().tolist(), batch.examples, unknown, strict=True)
-        return [Score(total, len(example.marked) + 1, int(count)) for total, example, count in rows]
+        rows = zip(batch.log_partitions(), batch.examples, batch.best(), batch.entropies(), strict=True)
+        return [
+            Score(
+                float(total),
+                characters=len(one.marked) + 1,
+                unknown=int((characters.encode(one.marked) == characters.unknown).sum()),
+                best_log_probability=cut.score,
+                entropy=float(entropy),
+                bytes=len(self.vocabulary.plain(one.marked).encode()) + 1,
+            )
+            for total, one, cut, entropy in rows
+        ]
 
     def example(self, line: int, source_pieces: list[str] | None, target: str) -> MixedExample:
         """A line for `answers`, from its source as pieces and its target as text."""
@@ -310,6 +330,10 @@ class OnTheFly:
             seed=seed,
         )
         segmenter._source_segmenter(self._settings)  # which refuses what the vocabulary cannot do
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._segmenter.vocabulary
 
     def pairs(
         self, sources: Strings, targets: Strings, *, epoch: int, lines: Iterable[int] | None = None

@@ -240,7 +240,11 @@ class Vocabulary:
 
     def decode(self, pieces: Iterable[str]) -> str:
         """Plain text of pieces as written; the inverse of `encode` up to normalisation."""
-        return self.without_outer_space("".join(self.surfaces(pieces)).replace(MARKER, " "))
+        return self.plain("".join(self.surfaces(pieces)))
+
+    def plain(self, marked: str) -> str:
+        """A line without markers: the inverse of `normalize` up to normalisation."""
+        return self.without_outer_space(marked.replace(MARKER, " "))
 
     @property
     def marks_every_word(self) -> bool:
