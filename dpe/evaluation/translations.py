@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MEAN = "mean of seeds"
 _WORDS = "words in the reference"
-_FREQUENCY = "count in training"
+FREQUENCY = "count in training"
 BANDS_NOTE = (
     "Words are BLEU's tokens with their case, those counted are the reference's. Output words match words of "
     "their line's reference, each once."
@@ -169,7 +169,7 @@ def bins_table(bins: Sequence[LengthBin], title: str) -> Table:
 def bands_table(bands: Sequence[FrequencyBand], title: str = "F1 of words by frequency") -> Table:
     """F1 by frequency as a table, a column for each system."""
     rows = [[band.label, f"{band.words:,}", *(f"{f1:.2f}" for f1 in band.f1.values())] for band in bands]
-    return Table(title, [_FREQUENCY, "words", *bands[0].f1], rows, frozenset({_FREQUENCY}), BANDS_NOTE)
+    return Table(title, [FREQUENCY, "words", *bands[0].f1], rows, frozenset({FREQUENCY}), BANDS_NOTE)
 
 
 def _scores_table(evaluation: Evaluation) -> Table:
