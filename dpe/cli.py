@@ -25,7 +25,7 @@ COMMANDS = (
     *(text.demo_corpus, text.clean, text.vocab, text.pieces, text.encode, text.decode),
     *(segmenter.train_segmenter, segmenter.segment, segmenter.score, segmenter.distill),
     *(translator.train_translator, translator.translate, translator.export),
-    *(evaluation.evaluate, evaluation.compare, evaluation.morphology, evaluation.diagnose),
+    *(text.noise, evaluation.evaluate, evaluation.compare, evaluation.morphology, evaluation.diagnose),
     *(experiment.run, experiment.table, experiment.show, experiment.report),
     explore.explore,
 )

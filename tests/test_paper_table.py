@@ -17,18 +17,12 @@ from dpe.cli import run
 from dpe.errors import UserError
 from dpe.evaluation.plots import save_figures
 from dpe.evaluation.translations import draw_bins
+from dpe.experiment.costs import training_table
 from dpe.experiment.recipe import CorpusFields, Recipe, TranslatorSection, VocabularyFields, recipe_json
 from dpe.experiment.report import score_blocks
 from dpe.experiment.results import Results, read_results, write_results
 from dpe.experiment.systems import SYSTEMS
-from dpe.experiment.tables import (
-    labels,
-    length_tables,
-    mean_bins,
-    paper_tables,
-    system_tables,
-    training_table,
-)
+from dpe.experiment.tables import labels, length_tables, mean_bins, paper_tables, system_tables
 
 
 def hand_made_run(

@@ -39,7 +39,11 @@ DEPENDENT = {
     "segmenter.epochs=2": ("segmenters", "segmentations/lm", "segmentations/mixed", "D", "significance/D"),
     "vocabulary.size=160": ("vocabularies", "seg", "translators", "translations", "scores", "significance"),
     "corpus.builtin_pairs=210": ("",),
-    "bleu_tokenize='char'": ("translators", "translations", "scores", "significance"),
+    "bleu_tokenize='char'": ("evaluation", "translators", "translations", "scores", "significance"),
+    "evaluation.noise=[0.1]": ("evaluation", "translations", "scores", "significance"),
+    "evaluation.noise_seed=2": ("evaluation", "scores", "significance"),
+    "segmenter_seeds=[2]": ("segmenters", "segmentations/lm", "segmentations/mixed", "D", "significance/D"),
+    "segmenter_seeds=[1]": (),
     "bleu_tokenize='13a'": (),
     "name='other'": (),
     "data='elsewhere'": (),
@@ -145,13 +149,17 @@ def test_the_mean_of_the_seeds_is_tested(tmp_path: Path) -> None:
     files = {f"translations/{name}/test.fi": line for name, line in outputs.items()}
     for name, line in (files | {"corpus/test.fi": "a b c d e"}).items():
         write_lines(made.root / name, [line] * 3)
+    write_lines(made.root / "evaluation" / "word-counts.tsv", ["e\t1", "d\t3"])
     bpe, dpe = made.recipe.systems
     stage = made.significance(dpe, bpe, made.recipe.seeds)
-    bleu, chrf = stage.make(made.root / stage.name)["tests"]
+    bleu, chrf, *bands = stage.make(made.root / stage.name)["tests"]
     worse = sacrebleu.corpus_bleu(["a b c d x"] * 3, [["a b c d e"] * 3]).score
     assert bleu["difference"] == pytest.approx((100 - worse) / 2)
     assert (bleu["metric"], chrf["metric"]) == ("BLEU", "chrF2")
-    assert json.loads((made.root / stage.name / "significance.json").read_text())["tests"] == [bleu, chrf]
+    differences = {one["metric"]: one["difference"] for one in bands}
+    assert differences == pytest.approx({"F1 of 0": 100 / 14, "F1 of 1": 50, "F1 of 2-5": 0})  # x is new
+    written = json.loads((made.root / stage.name / "significance.json").read_text())["tests"]
+    assert written == [bleu, chrf, *bands]
 
 
 def test_a_selection_leaves_the_other_systems_and_their_tests_out(tmp_path: Path) -> None:

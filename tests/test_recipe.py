@@ -12,6 +12,7 @@ import pytest
 from dpe.errors import UserError
 from dpe.experiment.recipe import (
     CorpusFields,
+    EvaluationFields,
     Recipe,
     SegmenterSection,
     TranslatorSection,
@@ -295,6 +296,37 @@ def test_the_built_in_corpus_is_not_changed(override: str) -> None:
     assert "do not apply to the built-in corpus" in complaint(RECIPES / "demo.toml", override)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (['evaluation.tests=["x/more.en"]'], "evaluation names the file 'x/more.en' without {language}"),
+        (['evaluation.tests=["x/a.{language}", "y/a.{language}.gz"]'], "two texts 'a'"),
+        (['evaluation.tests=["other/test.{language}"]'], "two texts 'test'"),
+        (['evaluation.tests=["test/{language}"]'], "two texts ''"),
+        (["evaluation.noise=[0.02, 0.02]"], "two texts 'test-noise-0.02'"),
+        (["evaluation.noise=[0.0]"], "must be above 0 and at most 1"),
+        (["evaluation.noise=[1.5]"], "must be above 0 and at most 1"),
+        (["segmenter_seeds=[1, 1]"], "segmenter_seeds names one twice"),
+        (["segmenter_seeds=[1, 2]", "segmenter.seed=3"], "exclude each other"),
+    ],
+)
+def test_texts_and_seeds_that_contradict_each_other(tmp_path: Path, overrides: list[str], says: str) -> None:
+    assert says in complaint(write(tmp_path, GOOD), *overrides)
+
+
+def test_texts_are_named_after_their_files(tmp_path: Path) -> None:
+    tests = 'evaluation.tests=["a/test2017.{language}.xz", "newstest-{language}.txt"]'
+    recipe = read_recipe(write(tmp_path, GOOD), [tests, "evaluation.noise=[0.02, 1]"])
+    names = ("dev", "test", "test2017", "newstest", "test-noise-0.02", "test-noise-1")
+    assert recipe.evaluated == names
+
+
+def test_translators_take_the_segmenters_in_turn(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, GOOD), ["segmenter_seeds=[7, 8]", "seeds=[1, 2, 3, 4]"])
+    assert [recipe.segmenter_settings("mixed", seed).seed for seed in recipe.seeds] == [7, 8, 7, 8]
+    assert recipe.segmenter_settings("lm").seed == 7
+
+
 def test_a_vocabulary_is_learned_or_given(tmp_path: Path) -> None:
     overrides = ("vocabulary.model=own.model", 'vocabulary.text=["text.en"]')
     assert "give one of them" in complaint(write(tmp_path, GOOD), *overrides)
@@ -322,6 +354,7 @@ def test_the_documentation_has_every_key_with_its_default(tmp_path: Path) -> Non
     sections["translator"] += sections["segmenter"]  # whose network keys are its own too
     tables = {"recipe": Recipe, "corpus": CorpusFields, "vocabulary": VocabularyFields}
     tables |= {"segmenter": SegmenterSettings, "translator": TranslatorSettings}
+    tables |= {"evaluation": EvaluationFields}
     decided = {*SegmenterSection.decided, *TranslatorSection.decided} - {"seed"}
     for name, fields in tables.items():
         for field in dataclasses.fields(fields):

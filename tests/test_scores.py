@@ -17,7 +17,6 @@ from sacrebleu.significance import PairedTest
 from dpe.errors import UserError
 from dpe.evaluation.plots import save_figures
 from dpe.evaluation.scores import (
-    Difference,
     SystemOutput,
     bleu_by_length,
     dev_bleu,
@@ -26,6 +25,7 @@ from dpe.evaluation.scores import (
     score,
     summarise,
 )
+from dpe.evaluation.significance import Difference
 from dpe.evaluation.tables import short_names
 from dpe.evaluation.translations import evaluation_figures, evaluation_tables, score_translations
 

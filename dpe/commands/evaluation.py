@@ -55,6 +55,13 @@ def evaluate(
     by_length: Annotated[
         bool, typer.Option("--by-length", help="Also show BLEU by length of the reference.")
     ] = False,
+    by_frequency: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="COUNTS",
+            help="Also show F1 of words by frequency in a training target, or in lines of word, tab, count.",
+        ),
+    ] = None,
     tokenize: BleuTokenize = "13a",
     json: AsJson = False,
     markdown: AsMarkdown = False,
@@ -70,7 +77,10 @@ def evaluate(
     from dpe.evaluation.tables import show
     from dpe.evaluation.translations import evaluation_figures, evaluation_tables, score_translations
 
-    result = score_translations(hypothesis, reference, baseline, by_length=by_length, tokenize=tokenize)
+    require_files(by_frequency)
+    result = score_translations(
+        hypothesis, reference, baseline, by_length=by_length, by_frequency=by_frequency, tokenize=tokenize
+    )
     progress: Progress = context.obj
     for doubt in result.doubts:
         progress.say(doubt)

@@ -65,12 +65,20 @@ def table(
         list[Path], typer.Argument(metavar="RUN...", help="Run directories, or results.json of runs.")
     ],
     metric: Annotated[Literal["bleu", "chrf", "both"], typer.Option(help="Which score.")] = "bleu",
-    text: Annotated[Literal["test", "dev"], typer.Option(help="On which text.")] = "test",
+    text: Annotated[
+        str, typer.Option(metavar="NAME", help="On which text: test, dev, or another of the recipe's.")
+    ] = "test",
+    texts: Annotated[
+        bool, typer.Option("--texts", help="Also show the scores on every text, with lowercased BLEU.")
+    ] = False,
     training: Annotated[
-        bool, typer.Option("--training", help="Also show what the models are, and how long they trained.")
+        bool, typer.Option("--training", help="Also show what the models are, and how long all took.")
     ] = False,
     lengths: Annotated[
         bool, typer.Option("--lengths", help="Also show lengths of the outputs, and BLEU by length.")
+    ] = False,
+    frequency: Annotated[
+        bool, typer.Option("--frequency", help="Also show F1 of words by their frequency in training.")
     ] = False,
     json: AsJson = False,
     markdown: AsMarkdown = False,
@@ -80,14 +88,17 @@ def table(
     Example: `dpe table runs/softloc-en-et runs/softloc-et-en`
     """
     from dpe.evaluation.tables import show
-    from dpe.experiment.results import Metric, read_results
-    from dpe.experiment.tables import length_tables, paper_tables, training_table
+    from dpe.experiment.costs import cost_tables, training_table
+    from dpe.experiment.results import read_results
+    from dpe.experiment.tables import all_texts_tables, frequency_tables, length_tables, paper_tables
 
     results = [read_results(path) for path in runs]
-    metrics: list[Metric] = ["bleu", "chrf"] if metric == "both" else [metric]
+    metrics = ["bleu", "chrf"] if metric == "both" else [metric]
     tables = paper_tables(results, metrics=metrics, text=text)
     tables += length_tables(results, text=text) if lengths else []
-    tables += [training_table(results)] if training else []
+    tables += frequency_tables(results, text=text) if frequency else []
+    tables += all_texts_tables(results) if texts else []
+    tables += [training_table(results), *cost_tables(results)] if training else []
     if not tables:
         raise UserError("Nothing has been translated and scored yet; see 'dpe run', or look with --training.")
     show([one.as_json() for one in results], tables, as_json=json, as_markdown=markdown)

@@ -1,4 +1,4 @@
-"""Commands of the text layer: demo-corpus, clean, vocab, pieces, encode, decode."""
+"""Commands of the text layer: demo-corpus, clean, vocab, pieces, encode, decode, noise."""
 
 from __future__ import annotations
 
@@ -302,3 +302,23 @@ def decode(
 
     refuse_overwriting(out, file, vocab)
     write_lines(out, decoded())
+
+
+def noise(
+    *,
+    file: options.InputFile = None,
+    rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="The share of letters that is edited.")],
+    seed: options.Seed = 1,
+    out: options.OutFile = None,
+) -> None:
+    """Make typing errors: swap neighbouring letters, drop, insert, replace. One line in, one line out.
+
+    New letters are drawn from those of the line. Its errors depend on rate, seed, its number and itself only.
+
+    Example: `dpe noise --rate 0.02 --seed 1 test.en > test.noisy.en`
+    """
+    from dpe.evaluation.noise import add_noise
+    from dpe.text.corpus import read_lines, write_lines
+
+    refuse_overwriting(out, file)
+    write_lines(out, add_noise(read_lines(file), rate=rate, seed=seed))

@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from dpe.choices import BleuTokens, VocabularyType
 from dpe.errors import UserError, refuse
@@ -94,6 +94,48 @@ class VocabularyFields(VocabularySettings):
         return VocabularySettings(**own | {"type": type})
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvaluationFields(Settings):
+    """[evaluation]: what is translated and scored beside `dev` and `test`."""
+
+    tests: tuple[str, ...] = setting((), "Further test texts below `data`, named after their files.")
+    noise: tuple[float, ...] = setting((), "Also the test text with this share of its letters edited.")
+    noise_seed: int = setting(1, "Seed of these edits.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = [*get_args(Split), *map(_text_name, self.tests), *map(_noised_name, self.noise)]
+        twice = next((name for name in names if names.count(name) > 1 or not name), None)
+        rate = next((rate for rate in self.noise if not 0 < rate <= 1), None)
+        unnamed = next((name for name in self.tests if LANGUAGE not in name), None)
+        refuse(
+            (unnamed, f"evaluation names the file {unnamed!r} without {LANGUAGE}, where its sides differ."),
+            (rate is not None, f"evaluation.noise has {rate}; a share must be above 0 and at most 1."),
+            (
+                twice is not None,
+                f"evaluation has two texts {twice!r}; give the files other names, and each share once.",
+            ),
+        )
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The further test texts by name: test2017 is `multi30k/test2017.{language}.xz`."""
+        return {_text_name(name): name for name in self.tests}
+
+    @property
+    def noised(self) -> dict[str, float]:
+        """The shares by the names of their texts."""
+        return {_noised_name(rate): rate for rate in self.noise}
+
+
+def _text_name(file: str) -> str:
+    return Path(file).name.replace(LANGUAGE, "").partition(".")[0].strip("-_")
+
+
+def _noised_name(rate: float) -> str:
+    return f"test-noise-{rate:g}"
+
+
 class Section(dict[str, Any]):
     """[segmenter] or [translator]: a preset, and the settings that are changed in it."""
 
@@ -142,6 +184,7 @@ class Recipe(Settings):
     about: str = ""  # one sentence
     data: str = "data"  # directory of the corpus files
     seeds: tuple[int, ...] = (1,)  # of the translators; none: only segment the targets
+    segmenter_seeds: tuple[int, ...] = ()  # translators take them in turn; none: segmenter.seed
     cut: tuple[Split, ...] = ("test",)  # texts whose targets each segmenter segments, for analyses
     examples: int = setting(5, "Words whose segmentations are shown.", low=0)
     bleu_tokenize: BleuTokens = "13a"  # what BLEU takes for a token, as in sacreBLEU
@@ -150,16 +193,18 @@ class Recipe(Settings):
     segmenter: SegmenterSection = field(default_factory=SegmenterSection)
     translator: TranslatorSection = field(default_factory=TranslatorSection)
     decoding: Search = field(default_factory=Search)
+    evaluation: EvaluationFields = field(default_factory=EvaluationFields)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         type = self.vocabulary.type
         object.__setattr__(self, "systems", tuple(system.over(type) for system in self.systems))
         names = [system.name for system in self.systems]
-        lists: dict[str, Sequence[object]] = {"systems": names, "cut": self.cut, "seeds": self.seeds}
+        seeds = {"seeds": self.seeds, "segmenter_seeds": self.segmenter_seeds}
+        lists: dict[str, Sequence[object]] = {"systems": names, "cut": self.cut, **seeds}
         for what, given in lists.items():
             refuse(
-                (not given and what != "seeds", f"{what} must name at least one."),
+                (not given and what not in seeds, f"{what} must name at least one."),
                 (len(set(given)) < len(given), f"{what} names one twice; leave one of them out."),
             )
         is_finnish = {self.source, self.target} == {"en", "fi"}
@@ -174,6 +219,10 @@ class Recipe(Settings):
                 "vocabulary.text is read as it is; with corpus.moses = true leave it out.",
             ),
             (min(self.seeds, default=0) < 0, f"seeds has {self.seeds}; a seed must be at least 0."),
+            (
+                self.segmenter_seeds and "seed" in self.segmenter,
+                "segmenter_seeds and segmenter.seed exclude each other; give one of them.",
+            ),
             (self.source == self.target, f"source and target are both {self.source!r}; give two languages."),
             (
                 self.corpus.builtin_pairs and not is_finnish,
@@ -199,11 +248,18 @@ class Recipe(Settings):
         """Where a file below `data` is; of a corpus, one side."""
         return Path(self.data).expanduser() / name.replace(LANGUAGE, language)
 
-    def segmenter_settings(self, name: SegmenterName) -> SegmenterSettings:
-        """Of the mixed model, or of the language model."""
+    @property
+    def evaluated(self) -> tuple[str, ...]:
+        """The texts that are translated and scored."""
+        return "dev", "test", *self.evaluation.files, *self.evaluation.noised
+
+    def segmenter_settings(self, name: SegmenterName, seed: int = 1) -> SegmenterSettings:
+        """Of the mixed model, or of the language model: of the one for translators of this seed."""
         without = {"source": False, "source_dropout": 0.0, "source_alpha": None}
-        changes = self.segmenter | ({} if name == "mixed" else without)
-        return from_preset(SEGMENTER_PRESETS, changes, "segmenter")
+        own: dict[str, Any] = {} if name == "mixed" else without
+        if self.segmenter_seeds:
+            own = own | {"seed": self.segmenter_seeds[(seed - 1) % len(self.segmenter_seeds)]}
+        return from_preset(SEGMENTER_PRESETS, self.segmenter | own, "segmenter")
 
     def translator_settings(self, system: System, seed: int) -> TranslatorSettings:
         """Of one system and one seed."""

@@ -28,7 +28,7 @@ from dpe.experiment.outputs import pieces_file, training_counts
 from dpe.experiment.recipe import recipe_toml
 from dpe.experiment.results import Results, collect_results
 from dpe.experiment.systems import OWN_TITLES, SEGMENTER_TITLES
-from dpe.experiment.tables import length_tables, mean_bins, system_tables
+from dpe.experiment.tables import frequency_tables, length_tables, mean_bins, system_tables
 from dpe.experiment.texts import Texts, vocabulary_path
 from dpe.model.checkpoint import CURVE
 from dpe.segmenter.scored_batch import ScoredBatch
@@ -69,6 +69,7 @@ class RunReport:
             "Examples": self.examples(),
             "A lattice": self.lattice(),
             "BLEU by length": self.lengths(),
+            "Words by frequency": self.frequencies(),
             "How to reproduce": self.reproduction(),
         }
         sections = [html_page.Section(title, blocks) for title, blocks in parts.items() if blocks]
@@ -217,6 +218,15 @@ class RunReport:
         caption = "BLEU on test over the length of the reference, mean of the seeds."
         drawing = draw_bins(mean_bins(self.results))
         return [html_page.figure(drawing, name="lengths", caption=caption), html_page.block("tables", tables)]
+
+    def frequencies(self) -> list[html_page.Html]:
+        """Which system gets rare words right."""
+        if not self.results.systems:
+            return [html_page.block("missing", "Nothing has been translated yet.")]
+        try:
+            return [html_page.block("tables", frequency_tables([self.results]))]
+        except UserError as error:
+            return [html_page.block("missing", str(error))]
 
     def reproduction(self) -> list[html_page.Html]:
         """The recipe, the commands, the versions, and the time that each stage took."""

@@ -19,7 +19,7 @@ from dpe.experiment.outputs import EXAMPLES
 from dpe.experiment.recipe import Recipe, recipe_json
 from dpe.experiment.results import PLAN, RECIPE, RESULTS, write_results
 from dpe.experiment.systems import OWN_TITLES, SEGMENTER_TITLES
-from dpe.experiment.tables import paper_tables
+from dpe.experiment.tables import all_texts_tables, paper_tables
 from dpe.files import whole_text_file
 from dpe.progress import VERBOSE, Progress, duration
 from dpe.settings import nearest
@@ -88,7 +88,8 @@ def run_experiment(experiment: Experiment, part: Part = Part()) -> list[Table]:
         run_stages(stages, Artifacts(root), experiment.session.progress)
         _write_plan(experiment)  # again: another process may have other systems and seeds
         results = write_results(root)
-    tables = [*paper_tables([results]), *example_tables(recipe, root, stages)]
+    more = all_texts_tables([results])[:1] if len(recipe.evaluated) > 2 else []
+    tables = [*paper_tables([results]), *more, *example_tables(recipe, root, stages)]
     with whole_text_file(root / TABLE) as file:
         file.write("\n\n".join(map(plain, tables)) + "\n")
     kinds = dict.fromkeys(stage.name.partition("/")[0] for stage in stages)

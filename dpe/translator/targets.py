@@ -18,7 +18,7 @@ from typing import Protocol
 from dpe.corpus_run.lines import LineCutter
 from dpe.corpus_run.run import CorpusRun
 from dpe.errors import UserError
-from dpe.files import Stamp
+from dpe.files import Stamp, whole_text_file
 from dpe.model.checkpoint import MODEL, read_settings
 from dpe.model.device import choose_device
 from dpe.model.settings import model_settings
@@ -91,8 +91,14 @@ class KeptCuts:
         waiting = f"waiting for another process, which makes {path}"
         return make_once(path, lambda out: self._segment(out, settings), waiting=lambda: say(waiting))
 
+    def seconds(self, settings: SegmentSettings) -> float | None:
+        """How long these targets took; None where an older version made them."""
+        path = _seconds_file(self.path(settings))
+        return float(path.read_text(encoding="utf-8")) if path.exists() else None
+
     def _segment(self, out: Path, settings: SegmentSettings) -> None:
         """Write the pieces of every target line to `out`; resumes what a killed process left."""
+        begin = time.monotonic()
         epoch = f" for epoch {settings.epoch + 1}" if settings.is_random else ""
         self._session.progress.say(f"segmenting the target side{epoch}")
         run = CorpusRun(
@@ -106,6 +112,12 @@ class KeptCuts:
         if Stamp.of(self._segmenter / MODEL) != self._stamp:  # the name of `out` holds the key of the first
             out.unlink(missing_ok=True)
             raise UserError(f"{self._segmenter} was trained further while it was in use; start again.")
+        with whole_text_file(_seconds_file(out)) as file:  # of this start; an earlier one was killed
+            file.write(f"{time.monotonic() - begin:.1f}\n")
+
+
+def _seconds_file(cuts: Path) -> Path:
+    return cuts.with_name(f"{cuts.name}.seconds")
 
 
 class SegmenterTargets:
@@ -139,8 +151,11 @@ class SegmenterTargets:
             while not path.exists():
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
             text = self._open(path)
-        self._report = {"cutting_seconds": round(time.monotonic() - begin, 2)}
         before = self.path(epoch - 1)
+        self._report = {"cutting_seconds": round(time.monotonic() - begin, 2)}
+        if epoch == 0 or before != path:
+            taken = self._cuts.seconds(self._settings_of(epoch))
+            self._report |= {} if taken is None else {"targets_took_seconds": taken}
         if self._processes.first and epoch and before != path and before.exists():
             lines, words = changed_shares(before, path)
             self._report |= {"changed_lines": lines, "changed_words": words}
@@ -148,7 +163,10 @@ class SegmenterTargets:
         return lambda line, _: [piece for piece in text[line].split(" ") if piece]
 
     def report(self) -> dict[str, float]:
-        """Seconds that the epoch was segmented and trained, and the share of lines and words that changed."""
+        """Seconds of the epoch, and the share of lines and words that changed.
+
+        It waited `cutting_seconds` for its targets, which took longer where somebody else had made them.
+        """
         return self._report | {"training_seconds": round(time.monotonic() - self._started, 2)}
 
     def path(self, epoch: int) -> Path:
