@@ -226,6 +226,18 @@ FAULTS = (
         "test_segment_command.py::test_source_dropout_of_an_epoch",
     ),
     Fault(
+        "segmenter/training.py",
+        "settings.source_dropout, settings.source_alpha)",
+        "settings.source_dropout, None)",
+        PROTOCOL + "test_sources_of_a_segmenter_are_drawn_by_its_settings",
+    ),
+    Fault(
+        "translator/targets.py",
+        "source_alpha=settings.unigram_alpha if",
+        "source_alpha=0.2 if",
+        "test_train_translator.py::test_dpe_cuts_the_target_given_each_epochs_samples_of_the_source",
+    ),
+    Fault(
         "evaluation/scores.py",
         "p_value = (int(as_far.sum()) + 1)",
         "p_value = (int(as_far.sum()) // 2 + 1)",
