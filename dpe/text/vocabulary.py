@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dpe.choices import VocabularyType
+from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
 from dpe.files import os_errors, whole_file
 from dpe.text.sentencepiece_model import (
@@ -239,6 +239,11 @@ class Vocabulary:
         """Plain text of pieces as written; the inverse of `encode` up to normalisation."""
         plain = "".join(self.surfaces(pieces)).replace(MARKER, " ")
         return plain.removeprefix(" ") if self.marks_first_word else plain
+
+    @property
+    def normalization(self) -> Normalization:
+        """Which of our rules it was learned with; a model with rules of its own counts as nfkc."""
+        return "identity" if self._model.normalizer_spec.name == "identity" else "nfkc"
 
     @property
     def marks_first_word(self) -> bool:
