@@ -26,8 +26,8 @@ from torch import Tensor
 from dpe.errors import UserError
 from dpe.lattice.dynamic_program import boundary_probabilities, edge_marginals, log_partition
 from dpe.lattice.lattice import LatticeBatch, LatticeBuilder
+from dpe.text.best_pieces import UNKNOWN_PENALTY
 from dpe.text.pruning import UNSEEN
-from dpe.text.unigram import UNKNOWN_PENALTY
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import split_words
 

@@ -22,6 +22,7 @@ from typing import Any
 from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
 from dpe.files import os_errors, whole_file
+from dpe.text.best_pieces import UNKNOWN_PENALTY
 from dpe.text.sentencepiece_model import (
     BPE,
     BYTE,
@@ -35,7 +36,6 @@ from dpe.text.sentencepiece_model import (
     remove_pieces,
     with_special_pieces,
 )
-from dpe.text.unigram import UNKNOWN_PENALTY
 from dpe.text.words import MARKER, SPECIAL_PIECES, byte_piece, checked_text, surfaces
 
 
