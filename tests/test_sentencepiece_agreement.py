@@ -19,11 +19,12 @@ from dpe.corpus_run.distillation import distill
 from dpe.demo.grammar import generate
 from dpe.segmenter.distillation import distilled_vocabulary
 from dpe.segmenter.settings import DistillSettings
+from dpe.text.best_pieces import best_pieces
 from dpe.text.corpus import read_lines
 from dpe.text.draws import Draw
 from dpe.text.learning import VocabularySettings, learn_vocabulary
 from dpe.text.pruning import prune
-from dpe.text.unigram import Unigram, best_pieces
+from dpe.text.unigram import Unigram
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER, pieces_by_word, split_words
 from tests.oracles import cuts_of_text, log_sum_exp

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpe.choices import SegmentedFormat
-from dpe.commands.options import AsJson, AsMarkdown, BleuTokenize, Seed, require_files
+from dpe.commands.options import AsJson, AsMarkdown, BleuTokenize, GoldFile, Seed, require_files
 from dpe.files import whole_text_file
 from dpe.progress import Progress
 
@@ -27,12 +27,6 @@ Format = Annotated[
     SegmentedFormat | None,
     typer.Option(
         help="How pieces are written. [default: pieces if most lines have a U+2581, else subword-nmt]"
-    ),
-]
-GoldFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--gold", metavar="FILE", help="Gold: word, tab, morphs separated by spaces; may be .gz, .xz or .zst."
     ),
 ]
 TrainCounts = Annotated[

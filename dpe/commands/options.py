@@ -51,6 +51,12 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto takes a GPU i
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same result.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON instead of tables.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")]
+GoldFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--gold", metavar="FILE", help="Gold: word, tab, morphs separated by spaces; may be .gz or .xz."
+    ),
+]
 BleuTokenize = Annotated[
     BleuTokens,
     typer.Option(help="What BLEU takes for a token, as in sacreBLEU; zh and char for text without spaces."),

@@ -15,7 +15,7 @@ for every character of its piece changes no posterior.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpe.errors import UserError
-from dpe.lattice.dynamic_program import edge_marginals, log_partition
+from dpe.lattice.dynamic_program import boundary_probabilities, edge_marginals, log_partition
 from dpe.lattice.lattice import LatticeBatch, LatticeBuilder
+from dpe.text.best_pieces import UNKNOWN_PENALTY
 from dpe.text.pruning import UNSEEN
-from dpe.text.unigram import UNKNOWN_PENALTY
 from dpe.text.vocabulary import Vocabulary
 
 _CELLS_AT_ONCE = 500_000  # of a padded lattice: some megabytes, so that a step stays in the cache
@@ -83,7 +83,7 @@ class UnigramFit:
         self.start[~self.is_free] = self.start[self.is_free].min() - UNKNOWN_PENALTY
         self._expected = torch.from_numpy(counts.fitted) * self.is_free  # [piece]
         self._ridge = ridge
-        self._batches = list(_batches(LatticeBuilder(vocabulary), words, vocabulary.eos_id))
+        self._batches = list(_weighted(vocabulary, words))
 
     def value(self, scores: Tensor) -> tuple[float, Tensor]:
         """The objective at scores [piece], and its gradient [piece], 0 for pieces without a score."""
@@ -136,11 +136,27 @@ class UnigramFit:
 
 def expected_pieces(vocabulary: Vocabulary, words: Mapping[str, int]) -> NDArray[np.float64]:
     """How often a unigram model itself expects each piece in words with these frequencies. # [piece]"""
+    return _sums_over_edges(_weighted(vocabulary, words), _scores(vocabulary), lambda p: p).numpy()
+
+
+def unigram_boundaries(vocabulary: Vocabulary, words: Collection[str]) -> dict[str, tuple[float, ...]]:
+    """The probability of a boundary after each character of words, under a unigram model itself."""
+    scores, found = _scores(vocabulary), dict[str, tuple[float, ...]]()
+    for rows, lattice in _batches(vocabulary, words):
+        of_edges = scores[lattice.edge_pieces]
+        for bucket in lattice.buckets:
+            probabilities = boundary_probabilities(bucket.scatter(of_edges), bucket.lengths)
+            for row, values in zip(bucket.words.tolist(), probabilities[:, 1:].tolist(), strict=True):
+                found[rows[row]] = tuple(values[: len(rows[row])])
+    return found
+
+
+def _scores(vocabulary: Vocabulary) -> Tensor:
+    """Those of a unigram model. # [piece]"""
     scores = torch.full((len(vocabulary),), vocabulary.unknown_score, dtype=torch.float64)
     for piece, score in vocabulary.scores.items():
         scores[vocabulary.ids[piece]] = score
-    batches = _batches(LatticeBuilder(vocabulary), words, vocabulary.eos_id)
-    return _sums_over_edges(batches, scores, lambda marginals: marginals).numpy()
+    return scores
 
 
 def _sums_over_edges(
@@ -157,16 +173,19 @@ def _sums_over_edges(
     return sums
 
 
-def _batches(
-    builder: LatticeBuilder, words: Mapping[str, int], end_piece: int
-) -> Iterator[tuple[LatticeBatch, Tensor]]:
-    """The lattices of words of similar length, with their frequencies [word]."""
-    rows: list[str] = []
+def _weighted(vocabulary: Vocabulary, words: Mapping[str, int]) -> Iterator[tuple[LatticeBatch, Tensor]]:
+    """Lattices of words, with their frequencies [word]."""
+    for rows, lattice in _batches(vocabulary, words):
+        yield lattice, torch.tensor([words[row] for row in rows], dtype=torch.float64)
+
+
+def _batches(vocabulary: Vocabulary, words: Collection[str]) -> Iterator[tuple[list[str], LatticeBatch]]:
+    """Words of similar length, with their lattices."""
+    builder, rows = LatticeBuilder(vocabulary), list[str]()
     for word in [*sorted(words, key=lambda word: (len(word), word)), ""]:
         if rows and (not word or (len(rows) + 1) * len(word) * min(len(word), 16) > _CELLS_AT_ONCE):
             stride = sum(map(len, rows)) + 1
-            lattice = builder.batch([rows], stride=stride, end_piece=end_piece)
-            yield lattice, torch.tensor([words[row] for row in rows], dtype=torch.float64)
+            yield rows, builder.batch([rows], stride=stride, end_piece=vocabulary.eos_id)
             rows = []
         rows.append(word)
 

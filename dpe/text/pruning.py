@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpe.errors import refuse
-from dpe.text.unigram import UNKNOWN_PENALTY, best_pieces
+from dpe.text.best_pieces import UNKNOWN_PENALTY, best_pieces
 
 if TYPE_CHECKING:
     from dpe.text.vocabulary import Vocabulary

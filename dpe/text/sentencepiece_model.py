@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
-from dpe.text.unigram import UNKNOWN_PENALTY, best_pieces
+from dpe.text.best_pieces import UNKNOWN_PENALTY, best_pieces
 from dpe.text.words import MARKER
 
 _PROTECTION = 50.0  # natural logarithm of the odds for a protected string; sampling divides it

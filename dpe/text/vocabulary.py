@@ -20,9 +20,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dpe.choices import VocabularyType
+from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
 from dpe.files import os_errors, whole_file
+from dpe.text.best_pieces import UNKNOWN_PENALTY
 from dpe.text.sentencepiece_model import (
     BPE,
     BYTE,
@@ -36,7 +37,6 @@ from dpe.text.sentencepiece_model import (
     remove_pieces,
     with_special_pieces,
 )
-from dpe.text.unigram import UNKNOWN_PENALTY
 from dpe.text.words import MARKER, SPECIAL_PIECES, byte_piece, checked_text, split_words, surfaces
 
 
@@ -245,6 +245,11 @@ class Vocabulary:
     def plain(self, marked: str) -> str:
         """A line without markers: the inverse of `normalize` up to normalisation."""
         return self.without_outer_space(marked.replace(MARKER, " "))
+
+    @property
+    def normalization(self) -> Normalization:
+        """Which of our rules it was learned with; a model with rules of its own counts as nfkc."""
+        return "identity" if self._model.normalizer_spec.name == "identity" else "nfkc"
 
     @property
     def marks_every_word(self) -> bool:
