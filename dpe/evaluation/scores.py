@@ -98,18 +98,21 @@ def score(translation: SystemOutput, reference: Sequence[str], tokenize: str | N
 
 def dev_bleu(
     *, moses: tuple[str, str] | None = None, tokenize: str | None = None
-) -> Callable[[Sequence[str], Sequence[str]], float]:
-    """BLEU of development translations, by which epochs are chosen; `tokenize` is sacreBLEU's.
+) -> Callable[[Sequence[str], Sequence[str]], tuple[float, float]]:
+    """BLEU of development translations, by which epochs are chosen, and their length ratio.
+
+    `tokenize` is sacreBLEU's.
 
     `moses` are the languages of a text tokenised by Moses' rules, which is undone on both sides.
     """
     detokenize = Moses(moses[1]).detokenize if moses else str
 
-    def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    def scored(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, float]:
         undone = [list(map(detokenize, lines)) for lines in (hypotheses, references)]
-        return float(BLEU(tokenize=tokenize).corpus_score(undone[0], [undone[1]]).score)
+        found = BLEU(tokenize=tokenize).corpus_score(undone[0], [undone[1]])
+        return float(found.score), found.sys_len / max(found.ref_len, 1)
 
-    return bleu
+    return scored
 
 
 def summarise(scores: Sequence[Scores]) -> Summary:

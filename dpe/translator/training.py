@@ -208,7 +208,7 @@ class TranslatorTask:
 
     @torch.no_grad()
     def evaluate(self, processes: Processes) -> dict[str, float]:
-        """BLEU of greedy translations, and bits per token of the reference in the vocabulary's own pieces."""
+        """BLEU and length of greedy translations, and bits per token of the reference in BPE's pieces."""
         report = self._targets.report()
         self.model.eval()
         nats, tokens = 0.0, 0
@@ -220,10 +220,10 @@ class TranslatorTask:
             translations |= self._translated(batch)
         bits = bits_of(*processes.sum_scalars([nats, tokens]))
         lines = processes.join_lines(translations)
-        bleu = self._bleu(
+        bleu, length = self._bleu(
             [lines[one.line] for one in self._dev], [self._dev_text[one.line].target for one in self._dev]
         )
-        return {"score": -bleu, "dev_bleu": bleu, "dev_bits": bits} | report
+        return {"score": -bleu, "dev_bleu": bleu, "dev_length": length, "dev_bits": bits} | report
 
     def shown(self, score: float, dev_bits: float) -> str:
         return f"BLEU {-score:.4g}, {dev_bits:.4g} bits per token"
