@@ -226,6 +226,12 @@ FAULTS = (
         "test_segment_command.py::test_source_dropout_of_an_epoch",
     ),
     Fault(
+        "data.py",
+        "self._epoch.fill_(epoch)",
+        "self._epoch = torch.tensor(epoch)",
+        "test_data.py::test_spawned_workers_that_persist_follow_the_epoch",
+    ),
+    Fault(
         "evaluation/scores.py",
         "p_value = (int(as_far.sum()) + 1)",
         "p_value = (int(as_far.sum()) // 2 + 1)",
