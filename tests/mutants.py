@@ -238,6 +238,12 @@ FAULTS = (
         "test_train_translator.py::test_dpe_cuts_the_target_given_each_epochs_samples_of_the_source",
     ),
     Fault(
+        "data.py",
+        "self._epoch.fill_(epoch)",
+        "self._epoch = torch.tensor(epoch)",
+        "test_data.py::test_spawned_workers_that_persist_follow_the_epoch",
+    ),
+    Fault(
         "evaluation/scores.py",
         "p_value = (int(as_far.sum()) + 1)",
         "p_value = (int(as_far.sum()) // 2 + 1)",

@@ -25,6 +25,7 @@ LAYERS = [
     ["model"],
     ["training"],
     ["segmenter"],
+    ["data"],
     ["corpus_run"],
     ["translator"],
     ["explorer"],
