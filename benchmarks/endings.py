@@ -6,7 +6,8 @@ makes one translator of a recipe as `dpe run` does, and `dpe run` takes over fro
 weights of each of the last updates, and translates dev with all of them: alone, and averaged with the
 epochs before the last one, as `average` does at the end. Killed within these updates, it knows fewer. The
 same without decay is `--set translator.schedule=inverse-sqrt` in another `--out`. It measures BLEU and
-lengths, not seconds, so the machine may be busy."""
+lengths, not seconds, so the machine may be busy.
+"""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_bits_fall_and_bleu_is_noted(corpus: Path, vocabulary: Vocabulary, tmp_p
     assert [record["epoch"] for record in records] == [1, 2, 3, 4, 4]
     assert records[3]["dev_bits"] < records[0]["dev_bits"] - 0.5
     assert records[-1]["averaged"] == 2
-    assert all(0 <= record["dev_bleu"] <= 100 for record in records)
+    assert all(0 <= record["dev_bleu"] <= 100 and record["dev_length"] >= 0 for record in records)
     best = max(records, key=lambda record: record["dev_bleu"])
     assert load_tensors(tmp_path / "model.safetensors")[1]["dev_bleu"] == best["dev_bleu"]
 
@@ -126,7 +126,7 @@ def test_training_stops_when_bleu_does_not_improve(
     corpus: Path, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = iter([5.0, 7.0, 6.0, 6.5, 9.0])
-    monkeypatch.setattr("dpe.translator.training.dev_bleu", lambda **_: lambda *_: next(values))
+    monkeypatch.setattr("dpe.translator.training.dev_bleu", lambda **_: lambda *_: (next(values), 1.0))
     position = train(tmp_path, corpus, vocabulary, epochs=9, patience=2, batch=4_000)
     assert position.epoch == 4
 
@@ -149,7 +149,7 @@ def test_giant_lines_of_dev_are_left_out(
             file.write("a " * 1001 + "\n")
     monkeypatch.setattr(
         "dpe.translator.training.dev_bleu",
-        lambda **_: lambda *texts: sizes.append(tuple(map(len, texts))) or 1.0,
+        lambda **_: lambda *texts: sizes.append(tuple(map(len, texts))) or (1.0, 1.0),
     )
     train(tmp_path / "out", corpus, vocabulary, steps=1)
     assert sizes == [(10, 10)]
