@@ -10,9 +10,11 @@ from pathlib import Path
 from dpe.choices import VocabularyType
 from dpe.errors import UserError
 from dpe.evaluation.morphology import evaluate_systems, read_gold, tally
+from dpe.evaluation.segmented_text import read_pieces
 from dpe.evaluation.tables import Table
+from dpe.experiment.outputs import pieces_file
 from dpe.experiment.results import read_run_recipe
-from dpe.experiment.systems import SEGMENTER_TITLES
+from dpe.experiment.systems import DISTILLED_TITLE, SEGMENTER_TITLES
 from dpe.experiment.texts import Texts
 from dpe.segmenter.segmenter import Segmenter
 from dpe.text.corpus import read_lines
@@ -101,6 +103,9 @@ class ShownRun:
         }
         with suppress(UserError):  # a text may be too small for a unigram vocabulary of that size
             cuts["unigram"] = self._count_cuts("unigram", "unigram")
+        distilled = self.root / "distilled" / self.name / pieces_file("test")
+        if distilled.exists():
+            cuts[DISTILLED_TITLE.format(self.title)] = list(read_pieces(distilled, "pieces"))
         return cuts | {self.title: self._dpe_lines()}
 
     def _count_cuts(self, type: VocabularyType, method: str) -> list[list[str]]:

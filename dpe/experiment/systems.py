@@ -13,6 +13,7 @@ from dpe.translator.settings import check_methods
 
 SegmenterName = Literal["mixed", "lm"]
 SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}  # in tables
+DISTILLED_TITLE = "{}, distilled"
 
 
 @dataclass(frozen=True, kw_only=True)
