@@ -90,6 +90,12 @@ def test_without_seeds_the_targets_are_only_cut(tmp_path: Path) -> None:
     ]
 
 
+def test_segmenters_are_distilled_where_that_is_asked_for(tmp_path: Path) -> None:
+    plain, more = (signatures(experiment(tmp_path, MINUSCULE, *given)) for given in ([], ["distill=true"]))
+    assert {name: key for name, key in more.items() if not name.startswith("distilled/")} == plain
+    assert more.keys() - plain.keys() == {"distilled/mixed", "distilled/lm"}
+
+
 def test_a_vocabulary_of_other_text_does_not_depend_on_the_training_text(tmp_path: Path) -> None:
     write_lines(tmp_path / "other", ["kaksi taloa", "talo ja toinen talo"] * 5)
     overrides = (f"data='{tmp_path}'", "vocabulary.text=['other']", "vocabulary.size=30")

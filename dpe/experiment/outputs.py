@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from dpe.corpus_run.distillation import distill
 from dpe.evaluation.comparison import compare_files
 from dpe.evaluation.scores import SystemOutput, bleu_by_length, paired_bootstrap, read_reference, score
 from dpe.evaluation.segmented_text import count_marked_words
@@ -26,6 +27,7 @@ from dpe.translator.targets import KeptCuts
 from dpe.translator.translator import Translator
 
 CUTS = "cuts"  # in a segmenter's directory: the targets that it made
+DISTILLED = "distilled.model"
 EXAMPLES, SCORES, TESTS = "examples.json", "scores.json", "significance.json"
 
 
@@ -54,6 +56,27 @@ def cut_by_segmenter(
         text = texts.open(split, cache=segmenter / "cache")
         kept = KeptCuts(segmenter, text, segmenter / CUTS, session)
         write_lines(directory / pieces_file(split), read_lines(kept.make(SegmentSettings())))
+
+
+def distil(
+    directory: Path,
+    segmenter: Path,
+    texts: Texts,
+    splits: tuple[Split, ...],
+    session: Session,
+    *,
+    with_source: bool,
+) -> None:
+    """A segmenter distilled on the training text, and the targets as the distilled model segments them."""
+    source, target = texts.prepared_pair("train")
+    distill(
+        directory / DISTILLED,
+        segmenter=segmenter,
+        source=source if with_source else None,
+        target=target,
+        session=session,
+    )
+    cut_by_vocabulary(directory, directory / DISTILLED, texts, splits)
 
 
 def training_counts(vocabulary: Path, texts: Texts) -> Counter[str]:

@@ -186,6 +186,7 @@ class Recipe(Settings):
     seeds: tuple[int, ...] = (1,)  # of the translators; none: only segment the targets
     segmenter_seeds: tuple[int, ...] = ()  # translators take them in turn; none: segmenter.seed
     cut: tuple[Split, ...] = ("test",)  # texts whose targets each segmenter segments, for analyses
+    distill: bool = setting(False, "Distil each segmenter into a SentencePiece unigram model.")
     examples: int = setting(5, "Words whose segmentations are shown.", low=0)
     bleu_tokenize: BleuTokens = "13a"  # what BLEU takes for a token, as in sacreBLEU
     corpus: CorpusFields

@@ -27,7 +27,7 @@ from dpe.evaluation.translations import draw_bins
 from dpe.experiment.outputs import pieces_file, training_counts
 from dpe.experiment.recipe import recipe_toml
 from dpe.experiment.results import Results, collect_results
-from dpe.experiment.systems import OWN_TITLES, SEGMENTER_TITLES
+from dpe.experiment.systems import DISTILLED_TITLE, OWN_TITLES, SEGMENTER_TITLES
 from dpe.experiment.tables import frequency_tables, length_tables, mean_bins, system_tables
 from dpe.experiment.texts import Texts, vocabulary_path
 from dpe.model.checkpoint import CURVE
@@ -104,10 +104,14 @@ class RunReport:
     @cached_property
     def _segmented(self) -> dict[str, Path]:
         """The text that was segmented for analyses, by the title of its segmenter; the vocabulary first."""
+        return self._files("segmentations", "{}")
+
+    def _files(self, kind: str, title: str) -> dict[str, Path]:
+        """The segmented text of each finished stage of this kind, by the title of its segmenter."""
         file, titles = pieces_file(self.recipe.cut[0]), {self.vocabulary: self.own} | SEGMENTER_TITLES
-        stages = {title: f"segmentations/{name}" for name, title in titles.items()}
+        stages = {title.format(own): f"{kind}/{name}" for name, own in titles.items()}
         done = self.results.stages
-        return {title: self.root / stage / file for title, stage in stages.items() if stage in done}
+        return {own: self.root / stage / file for own, stage in stages.items() if stage in done}
 
     @property
     def _compared(self) -> list[str]:
@@ -141,7 +145,8 @@ class RunReport:
         if not self._compared or self.texts.gold is None:
             return []
         gold = read_gold(self.texts.gold)
-        tallies = {title: tally(read_pieces(file, "pieces"), gold) for title, file in self._segmented.items()}
+        files = self._segmented | self._files("distilled", DISTILLED_TITLE)
+        tallies = {title: tally(read_pieces(file, "pieces"), gold) for title, file in files.items()}
         found = [one for one in evaluate_systems(tallies) if one.unit == "types"]
         drawing = next(iter(morphology_figures(found[:1]).values()))
         caption = "Boundaries against gold morphemes, with 95 % intervals."

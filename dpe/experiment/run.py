@@ -58,6 +58,7 @@ def plan(experiment: Experiment, part: Part = Part()) -> list[Stage]:
     segmenters = dict.fromkeys(system.segmenter for system in systems if system.segmenter)
     wanted = [
         *(experiment.segmentation(name) for name in segmenters),
+        *(experiment.distillation(name) for name in segmenters if recipe.distill),
         *(experiment.scores(system, seed) for seed in numbers for system in systems),
     ]
     groups = [*((seed,) for seed in numbers), *([recipe.seeds] if len(recipe.seeds) > 1 else [])]

@@ -10,9 +10,11 @@ from pathlib import Path
 from dpe.choices import CountMethod, VocabularyType
 from dpe.errors import UserError
 from dpe.evaluation.morphology import evaluate_systems, read_gold, tally
+from dpe.evaluation.segmented_text import read_pieces
 from dpe.evaluation.tables import Table
+from dpe.experiment.outputs import pieces_file
 from dpe.experiment.results import read_run_recipe
-from dpe.experiment.systems import OWN_TITLES, SEGMENTER_TITLES
+from dpe.experiment.systems import DISTILLED_TITLE, OWN_TITLES, SEGMENTER_TITLES
 from dpe.experiment.texts import Texts
 from dpe.segmenter.segmenter import Segmenter
 from dpe.text.corpus import read_lines
@@ -113,4 +115,7 @@ class ShownRun:
                 for name, method in systems.items():
                     cut = make_segmenter(method, vocabulary).cut
                     cuts[name] = [cut(line, Draw(line=number)) for number, line in enumerate(self.targets)]
+        distilled = self.root / "distilled" / self.name / pieces_file("test")
+        if distilled.exists():
+            cuts[DISTILLED_TITLE.format(self.title)] = list(read_pieces(distilled, "pieces"))
         return cuts | {self.title: self._dpe_lines()}

@@ -5,6 +5,7 @@ vocabularies        BPE, unigram, as systems need them       vocabularies/bpe
 evaluation          more texts to translate, word counts     evaluation
 segmenters          given the source; a language model       segmenters/mixed
 segmentations       segmented targets, for analyses          segmentations/mixed
+distilled           unigram models of the segmenters         distilled/mixed
 translators         one per system and seed                  translators/dpe/seed-1
 translations        of dev, test and the further texts       translations/dpe/seed-1
 scores              BLEU, chrF2, F1 by frequency of these    scores/dpe/seed-1
@@ -185,6 +186,24 @@ class Experiment:
             needs=(plain, segmenter),
             make=make,
             outputs=(*map(made.pieces_file, splits), made.EXAMPLES),
+        )
+
+    def distillation(self, name: SegmenterName) -> Stage:
+        splits, segmenter = self.recipe.cut, self.segmenter(name)
+
+        with_source = self.recipe.segmenter_settings(name).source
+
+        def make(directory: Path) -> Facts:
+            place = self.root / segmenter.name
+            made.distil(directory, place, self.texts, splits, self.session, with_source=with_source)
+            return {}
+
+        return Stage(
+            name=f"distilled/{name}",
+            settings={"cut": splits},
+            needs=(self.corpus, segmenter),
+            make=make,
+            outputs=(made.DISTILLED, *map(made.pieces_file, splits)),
         )
 
     def translator(self, system: System, seed: int) -> Stage:

@@ -20,6 +20,7 @@ SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}  # in tables
 # Of a vocabulary's own segmentation, and the system that is drawn on both sides without a segmenter.
 OWN_TITLES: dict[VocabularyType, str] = {"bpe": "BPE", "unigram": "unigram"}
 DRAWN_SYSTEMS: dict[VocabularyType, str] = {"bpe": "bpe-dropout", "unigram": "unigram"}
+DISTILLED_TITLE = "{}, distilled"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ from dpe.text.best_pieces import UNKNOWN_PENALTY
 from dpe.text.pruning import UNSEEN
 from dpe.text.vocabulary import Vocabulary
 
+_UPDATES_AT_ONCE, _LEAST_GAIN = 10, 1e-5
 _CELLS_AT_ONCE = 500_000  # of a padded lattice: some megabytes, so that a step stays in the cache
 
 
@@ -101,31 +102,45 @@ class UnigramFit:
         value = total - float(self._expected @ scores) + 0.5 * self._ridge * float(away @ away)
         return value, (leaf.grad - self._expected) * self.is_free + self._ridge * away
 
-    def minimum(self, *, max_updates: int, report: Callable[[str], None] = lambda _: None) -> Tensor:
-        """The scores [piece] with the smallest value, by L-BFGS over scores scaled by their curvature."""
+    def minimum(
+        self,
+        *,
+        max_updates: int,
+        least_gain: float = _LEAST_GAIN,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> Tensor:
+        """The scores [piece] with the smallest value, by L-BFGS over scores scaled by their curvature.
+
+        It ends when ten updates gain less than `least_gain`, in nats a word.
+        """
         scale = self._curvature().rsqrt()
         words = float(sum(frequencies.sum() for _, frequencies in self._batches))
         moved = torch.zeros_like(self.start, requires_grad=True)
         optimizer = torch.optim.LBFGS(
             [moved],
-            max_iter=max_updates,
-            max_eval=2 * max_updates,
+            max_iter=min(max_updates, _UPDATES_AT_ONCE),
+            max_eval=2 * _UPDATES_AT_ONCE,
             history_size=20,
             tolerance_grad=1e-7 * words**0.5,
             tolerance_change=1e-13 * words,
             line_search_fn="strong_wolfe",
         )
-        evaluations = 0
+        values: list[float] = []
 
         def closure() -> float:
-            nonlocal evaluations
-            evaluations += 1
             value, gradient = self.value(self.start + moved.detach() * scale)
             moved.grad = gradient * scale
-            report(f"fitting: {evaluations} evaluations, {value / words:.6f} nats a word")
+            values.append(value)
+            report(f"fitting: {len(values)} evaluations, {value / words:.6f} nats a word")
             return value
 
-        optimizer.step(closure)  # type: ignore[no-untyped-call]
+        gain = float("inf")
+        for _ in range(0, max_updates, _UPDATES_AT_ONCE):
+            before = min(values, default=gain)
+            optimizer.step(closure)  # type: ignore[no-untyped-call]
+            gain = before - min(values)
+            if gain <= least_gain * words:
+                break
         return (self.start + moved.detach() * scale).detach()
 
     def _curvature(self) -> Tensor:
