@@ -12,6 +12,7 @@ MODULES = (
     "threshold",
     "scaling",
     "dropout",
+    "loading",
     "segmenting",
     "translating",
     "contention",

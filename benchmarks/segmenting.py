@@ -28,11 +28,11 @@ from benchmarks.record import RESULTS, record
 from benchmarks.steps import median_seconds
 from benchmarks.subjects import NETWORK, saved_segmenter, text, trained_mixed, vocabulary
 from dpe.corpus_run.lines import LineCutter
-from dpe.corpus_run.pool import in_order
 from dpe.corpus_run.run import NumberedPairs
 from dpe.model.batch_order import epoch_batches
 from dpe.model.batching import MixedCollator, MixedExample
 from dpe.model.mixed import MixedTransformer
+from dpe.pool import in_order
 from dpe.segmenter.likelihood import batch_edge_scores, marginal_log_likelihood
 from dpe.segmenter.scored_batch import Cut, ScoredBatch
 from dpe.segmenter.segmenter import BATCH_CHARACTERS, Segmenter

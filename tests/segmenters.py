@@ -67,6 +67,7 @@ def train(
     seed: int = 1,
     learning_rate: float = 1e-3,
     save_seconds: float = 300.0,
+    load_workers: int = 1,
     progress: Progress = Progress(QUIET),
     targets: Sequence[str] = TARGETS,
     vocabulary: Vocabulary | None = None,
@@ -83,5 +84,7 @@ def train(
         target=list(targets),
         dev_target=list(targets),
         settings=settings,
-        session=Session(processes=processes, progress=progress, save_seconds=save_seconds),
+        session=Session(
+            processes=processes, progress=progress, save_seconds=save_seconds, load_workers=load_workers
+        ),
     )

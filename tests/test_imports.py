@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "dpe"
 LAYERS = [
     ["errors", "choices", "machine"],
     ["progress", "settings"],
-    ["files", "store"],
+    ["files", "store", "pool"],
     ["text"],
     ["demo"],
     ["evaluation"],

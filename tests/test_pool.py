@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from dpe.corpus_run.pool import in_order
 from dpe.errors import UserError
+from dpe.pool import in_order
 
 ROOT = Path(__file__).parents[1]
 
@@ -152,7 +152,7 @@ def test_closed_early_it_leaves_no_process() -> None:
 def program() -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     """A program with two workers that sleep, and their process ids; it has a process group of its own."""
     code = (
-        "from dpe.corpus_run.pool import in_order; from tests.test_pool import Sleep, workers_of\n"
+        "from dpe.pool import in_order; from tests.test_pool import Sleep, workers_of\n"
         "import contextlib, os\n"
         "with contextlib.closing(in_order(Sleep, range(50), workers=2)) as results:\n"
         "    next(results); print(workers_of(os.getpid()), flush=True); next(results)\n"

@@ -34,6 +34,7 @@ from dpe.training.trainer import Trainer
 from dpe.translator.settings import Search
 from dpe.translator.training import TranslatorTask
 from dpe.translator.translator import Translation, length_limit
+from tests.epochs import batches_of
 from tests.experiments import MINUSCULE
 from tests.segmenters import SMALLEST, learned_vocabulary, save_segmenter
 from tests.translators import DEV, SETTINGS, TRAIN, train, write_corpus
@@ -69,7 +70,7 @@ def test_a_line_is_trained_with_its_own_source_and_target(
 ) -> None:
     segmenter = save_segmenter(tmp_path / "segmenter", vocabulary) if method == "dpe-fixed" else None
     task = make_task(target_method=method, segmenter=segmenter)
-    examples = [example for batch in task.batches(0) for example in batch]
+    examples = [example for batch in batches_of(task, 0) for example in batch]
     assert sorted(example.line for example in examples) == list(range(len(TRAIN)))
     for example in examples:
         source, target = TRAIN[example.line]
@@ -89,14 +90,14 @@ def test_dev_is_scored_without_dropout(make_task: Any) -> None:
 
 def test_losses_are_counted_by_the_token_and_by_the_character(make_task: Any, vocabulary: Vocabulary) -> None:
     task = make_task()
-    examples = next(task.batches(0))
+    examples = next(batches_of(task, 0))
     batch = task.collate(examples, 0)
     assert task.loss(batch)[2] == sum(len(example.target) + 1 for example in examples)  # with the end
     settings = replace(SMALLEST, source=False)
     text = ParallelText.open(None, [target for _, target in TRAIN])
     model = MixedTransformer.of(settings, vocabulary, source=False)
     segmenter = SegmenterTask(model, vocabulary, text, text, cut_source=OwnCut(vocabulary), settings=settings)
-    some = next(segmenter.batches(0))
+    some = next(batches_of(segmenter, 0))
     wanted = sum(len(vocabulary.normalize(TRAIN[example.line][1])) + 1 for example in some)
     assert segmenter.loss(segmenter.collate(some, 0))[2] == wanted
 
@@ -104,7 +105,7 @@ def test_losses_are_counted_by_the_token_and_by_the_character(make_task: Any, vo
 @pytest.mark.parametrize("smoothing", [0.0, 0.4])
 def test_label_smoothing_is_that_of_the_settings(smoothing: float, make_task: Any) -> None:
     task = make_task(label_smoothing=smoothing)
-    batch = task.collate(next(task.batches(0)), 0)
+    batch = task.collate(next(batches_of(task, 0)), 0)
     model, real = task.model, batch.target_out != task.model.pad_id
     states = model.states(batch.source, batch.source_lengths, batch.target_in)[real]
     wanted = smoothed_cross_entropy_reference(
@@ -121,7 +122,7 @@ def test_random_segmentations_have_the_dropout_and_the_seed_of_the_settings(
     task = make_task(source_method="bpe-dropout", target_method=method, **options)
     segmenter = BpeDropout(vocabulary, dropout=0.4)
     by_side = segmenter, uniform(vocabulary, skew=1.3) if method == "uniform" else segmenter
-    for example in (example for batch in task.batches(3) for example in batch):
+    for example in (example for batch in batches_of(task, 3) for example in batch):
         source, target = TRAIN[example.line]
         draws = Draw(9, 3, example.line), Draw(9 + TARGET_STREAM, 3, example.line)
         rows = zip(by_side, (source, target), draws, strict=True)
@@ -278,7 +279,7 @@ def test_bf16_is_on_where_it_is_wanted_and_there_is_a_gpu(
     trainer: Any = SimpleNamespace(
         settings=replace(SETTINGS, bf16=bf16),
         position=SimpleNamespace(updates=0, epoch=0),
-        _own_accumulate=1,
+        _own_shares=range(1),
         processes=SimpleNamespace(device=torch.device(device), world=1, rank=0),
         task=SimpleNamespace(loss=lambda _: (torch.ones(1, requires_grad=True).sum(), 1.0, 1)),
     )

@@ -67,13 +67,34 @@ class SlowCuts(KeptCuts):
         out.with_suffix(".aside").replace(out)
 
 
+@pytest.mark.parametrize(("keep", "left"), [(None, [0, 1, 2, 3]), (2, [2, 3]), (1, [3])])
+def test_targets_of_older_epochs_are_removed(tmp_path: Path, keep: int | None, left: list[int]) -> None:
+    save_segmenter(tmp_path / "segmenter", learned_vocabulary())
+    here = targets(SlowCuts, tmp_path, "work", Processes(), keep=keep)
+    for epoch in range(4):
+        assert here.start(epoch)(0, "ab") == ["▁a", "b"]
+        assert ("changed_lines" in here.report()) is (epoch > 0)
+    assert [epoch for epoch in range(4) if here.path(epoch).exists()] == left
+
+
+def test_processes_share_the_uncompressed_targets(tmp_path: Path) -> None:
+    save_segmenter(tmp_path / "segmenter", learned_vocabulary())
+    both = [targets(SlowCuts, tmp_path, "work", Processes(rank, 2)) for rank in (0, 1)]
+    for epoch in (0, 1):
+        assert [one.start(epoch)(0, "ab") for one in both] == [["▁a", "b"]] * 2
+        kept = sorted(path.name.partition(".pieces")[0] for path in (tmp_path / "work" / "cuts").iterdir())
+        assert kept == [both[0].path(epoch).name.partition(".pieces")[0]] * 2  # text and line ends
+
+
 SETTINGS = TranslatorSettings(source_method="bpe-dropout", target_method="dpe", bpe_dropout=0.1)
 
 
-def targets(kind: type[KeptCuts], place: Path, work: str, processes: Processes) -> SegmenterTargets:
+def targets(
+    kind: type[KeptCuts], place: Path, work: str, processes: Processes, **more: Any
+) -> SegmenterTargets:
     text = open_corpus(write_corpus(place / work), "train")
     cuts = kind(place / "segmenter", text, place / "cuts", Session())
-    return SegmenterTargets(cuts, SETTINGS, work=place / work, processes=processes)
+    return SegmenterTargets(cuts, SETTINGS, work=place / work, processes=processes, **more)
 
 
 @pytest.mark.parametrize("ranks", [(0, 1), (0, 0)], ids=["processes of one training", "two trainings"])
@@ -131,3 +152,4 @@ def test_shares_of_changed_lines_and_words(tmp_path: Path) -> None:
     after.write_text("▁ab ▁c\n▁d\n\n▁e ▁f g ▁h\n", encoding="utf-8")
     assert changed_shares(before, after) == (1 / 4, 1 / 6)
     assert changed_shares(before, before) == (0.0, 0.0)
+    assert changed_shares(before, after, most=2) == (1 / 2, 1 / 3)

@@ -93,6 +93,12 @@ UntilCutsChangeLessThan = Annotated[
     ),
 ]
 Threads = Annotated[int | None, typer.Option(min=1, max=1000, help="CPU threads. [default: all cores]")]
+LoadWorkers = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Processes that read and segment training lines; they change nothing but the speed."
+    ),
+]
 SaveMinutes = Annotated[
     float, typer.Option(min=0.0, help="Save at least this often, beside every epoch's end.")
 ]
@@ -130,6 +136,8 @@ def training_session(context: typer.Context) -> Session:
         device=given["device"],
         threads=given["threads"],
         workers=given.get("cut_workers"),
+        keep_cuts=given.get("keep_cuts"),
+        load_workers=given["load_workers"],
         save_seconds=60 * given["save_minutes"],
         progress=context.obj,
     )

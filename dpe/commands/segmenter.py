@@ -97,6 +97,7 @@ def train_segmenter(
     changes: options.Changes = [],  # noqa: B006
     device: options.Device = "auto",
     threads: options.Threads = None,
+    load_workers: options.LoadWorkers = 1,
     save_minutes: options.SaveMinutes = 5.0,
 ) -> None:
     """Train the mixed character-subword transformer on the exact marginal likelihood.

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from dpe.corpus_run.output import Record, ResumableOutput, StreamOutput
-from dpe.corpus_run.pool import in_order
 from dpe.errors import UserError
 from dpe.files import is_standard_stream
 from dpe.machine import cores
 from dpe.model.batch_order import batches_by_length
+from dpe.pool import in_order
 from dpe.progress import Clock, Progress
 from dpe.text.corpus import Pair, read_lines, read_pairs, read_tsv
 

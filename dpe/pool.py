@@ -51,7 +51,7 @@ def in_order(
     except BrokenProcessPool as error:
         raise UserError(
             "A worker process died, possibly out of memory; run the same command again, "
-            "with fewer --workers if it happens again."
+            "with fewer worker processes if it happens again."
         ) from error
     finally:
         held.close()  # tells the workers to end, whatever they are working on
