@@ -146,7 +146,7 @@ def test_unigram_samples_have_the_alpha_and_the_seed_of_the_settings(
     methods = {"source_method": "unigram"} | method
     task = make_task(unigram, **methods, unigram_alpha=alpha, cut_seed=9, max_tokens=999)
     segmenters = [Unigram(unigram, alpha=one) for one in alphas]
-    for example in (example for batch in task.batches(3) for example in batch):
+    for example in (example for batch in batches_of(task, 3) for example in batch):
         draws = Draw(9, 3, example.line), Draw(9 + TARGET_STREAM, 3, example.line)
         rows = zip(segmenters, TRAIN[example.line], draws, strict=True)
         pieces = [segmenter.cut(text, draw) for segmenter, text, draw in rows]
@@ -176,7 +176,7 @@ def test_sources_of_a_segmenter_are_drawn_by_its_settings(  # noqa: PLR0917
     train_segmenter(tmp_path / "out", vocabulary=used, settings=settings, **texts)
     (task,) = found
     cut_source = drawn(used)
-    examples = [example for batch in task.batches(3) for example in batch]
+    examples = [example for batch in batches_of(task, 3) for example in batch]
     assert sorted(example.line for example in examples) == list(range(len(TRAIN)))
     for example in examples:
         pieces = cut_source.cut(TRAIN[example.line][0], Draw(7, 3, example.line))
