@@ -294,7 +294,7 @@ def test_character_ids(vocabulary: Vocabulary, text: str) -> None:
 
 
 def example_of(line: int, text: str, source: list[int] | None = None) -> MixedExample:
-    return MixedExample(line=line, source=source, words=split_words(text), marked=text)
+    return MixedExample(line=line, source=source, marked=text)
 
 
 def test_a_mixed_batch(vocabulary: Vocabulary) -> None:

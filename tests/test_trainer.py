@@ -271,7 +271,7 @@ def test_an_epoch_that_an_older_version_began_starts_again(
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lines that trainings load, in windows of 10 lines, the last of which has none."""
+    """The lines that trainings load, in windows of 10 lines."""
     load, lines = SegmenterLines.__call__, list[int]()
 
     def counted(self: SegmenterLines, numbers: list[int]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -52,9 +52,11 @@ def _code_points(text: str) -> NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
 
 
-@dataclass(frozen=True, slots=True)
-class MixedExample:
-    """A line as the mixed model sees it: source pieces (None for a language model) and target words."""
+class MixedExample(NamedTuple):
+    """A line as the mixed model sees it: source pieces (None for a language model) and target words.
+
+    A tuple, because many wait for their batch, and workers send them.
+    """
 
     line: int
     source: Sequence[int] | None  # ids, the end of sentence last
@@ -75,7 +77,7 @@ def mixed_example(
     source = None
     if source_pieces is not None:
         source = [*vocabulary.piece_ids(source_pieces), vocabulary.eos_id]
-    return MixedExample(line=number, source=source, words=vocabulary.words(marked), marked=marked)
+    return MixedExample(number, source, vocabulary.words(marked), marked)
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,7 @@ class MixedCollator:
         return _padded(sources, fill=self._vocabulary.pad_id)
 
 
-@dataclass(frozen=True, slots=True)
-class TranslationExample:
+class TranslationExample(NamedTuple):
     """A line as the translation model sees it."""
 
     line: int

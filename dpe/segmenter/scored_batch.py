@@ -153,7 +153,8 @@ class ScoredBatch:
         totals = self.log_partitions().tolist()
         result = []
         for example, total in zip(self.examples, totals, strict=True):
-            own, words = words[: len(example.words)], words[len(example.words) :]
+            count = len(example.words)
+            own, words = words[:count], words[count:]
             result.append(Posterior(example.marked, tuple(own), total))
         return result
 
