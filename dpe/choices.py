@@ -22,3 +22,4 @@ CutFormat = Literal["pieces", "subword-nmt", "ids", "jsonl"]
 
 PresetName = Literal["tiny", "small", "base"]
 BleuTokens = Literal["13a", "intl", "zh", "char", "none"]
+RAY_HERE = "local"  # the address that stands for a Ray cluster of this machine alone

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from dpe.corpus_run.lines import PieceCounter
-from dpe.corpus_run.run import CorpusRun
+from dpe.corpus_run.run import WHOLE, Shard, segmenter_run
 from dpe.errors import refuse
 from dpe.model.checkpoint import load_vocabulary, read_settings
-from dpe.model.device import choose_device
 from dpe.model.settings import model_settings
 from dpe.segmenter.distillation import (
     PieceCounts,
@@ -20,7 +19,7 @@ from dpe.segmenter.distillation import (
     distilled_vocabulary,
     frequent_words,
 )
-from dpe.segmenter.segmenter import BATCH_CHARACTERS, fingerprint
+from dpe.segmenter.segmenter import BATCH_CHARACTERS
 from dpe.segmenter.settings import DistillSettings, SegmenterSettings
 from dpe.text.text_file import ParallelText, Text
 from dpe.text.vocabulary import Vocabulary
@@ -44,14 +43,50 @@ def distill(
     target alone. The segmenter's best segmentation of the text is written too, as `OUT.pieces.gz`; with its
     record it is where a killed run resumes, and what spares a second one the network.
     """
+    vocabulary, words, counts = count_pieces(
+        out,
+        segmenter=segmenter,
+        target=target,
+        source=source,
+        settings=settings,
+        session=session,
+        batch_characters=batch_characters,
+        force=force,
+    )
+    out, progress = Path(out), session.progress
+    fit = UnigramFit(vocabulary, words, counts, ridge=settings.ridge)
+    with progress.live():
+        scores = fit.minimum(max_updates=settings.max_updates, report=progress.update)
+    distilled = distilled_vocabulary(vocabulary, scores.numpy())
+    distilled.save(out)
+    progress.say(f"{out}: {len(distilled):,} pieces, fitted to {sum(words.values()):,} words")
+    return distilled
+
+
+def count_pieces(
+    out: Path | str,
+    *,
+    segmenter: Path | str,
+    target: Text,
+    source: Text | None,
+    settings: DistillSettings,
+    session: Session,
+    batch_characters: int,
+    force: bool,
+    lines: Shard = WHOLE,
+) -> tuple[Vocabulary, dict[str, int], PieceCounts]:
+    """The segmenter's vocabulary, the words to fit to, and how often the pieces are expected in these lines.
+
+    Makes `OUT.pieces.gz`; its record has the counts, so those of several shards are joined with them.
+    """
     out, directory = Path(out), Path(segmenter)
-    record = read_settings(directory, "segmenter")
-    has_source = model_settings(record, SegmenterSettings, str(directory)).source
+    stored = read_settings(directory, "segmenter")
+    has_source = model_settings(stored, SegmenterSettings, str(directory)).source
     refuse(
         (source is not None and not has_source, f"{directory} was trained without a source; leave it out."),
         (source is None and has_source, f"{directory} was trained with a source; give the source too."),
     )
-    vocabulary = load_vocabulary(directory, record)
+    vocabulary = load_vocabulary(directory, stored)
     text = ParallelText.open(source, target)
     progress = session.progress
     words = frequent_words(
@@ -59,31 +94,16 @@ def distill(
     )
     refuse((not words, "The text to distil from has no words."))
     progress.say(f"{len(words):,} word types, counting their pieces")
-    device = choose_device(session.device)
-    run = CorpusRun(
-        partial(PieceCounter, directory, settings.counts, frozenset(words)),
-        device=device,
-        workers=session.workers,
-        batch_characters=batch_characters,
-        progress=progress,
-    )
     configuration = {
         "command": "distill",
         "counts": settings.counts,
         "max_types": settings.max_types,
         "text": text.describe(),
-        "segmenter": fingerprint(directory),
-        "batch_characters": batch_characters,
-        "device": device.type,
     }
-    totals = run.write(text, segmented_file(out), configuration, force=force).totals
-    fit = UnigramFit(vocabulary, words, _piece_counts(totals, len(vocabulary)), ridge=settings.ridge)
-    with progress.live():
-        scores = fit.minimum(max_updates=settings.max_updates, report=progress.update)
-    distilled = distilled_vocabulary(vocabulary, scores.numpy())
-    distilled.save(out)
-    progress.say(f"{out}: {len(distilled):,} pieces, fitted to {sum(words.values()):,} words")
-    return distilled
+    answerer = partial(PieceCounter, directory.absolute(), settings.counts, frozenset(words))
+    with segmenter_run(answerer, directory, session, batch_characters) as (run, about):
+        record = run.write(text, segmented_file(out), configuration | about, force=force, lines=lines)
+    return vocabulary, words, _piece_counts(record.totals, len(vocabulary))
 
 
 def segmented_file(out: Path) -> Path:
