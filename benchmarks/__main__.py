@@ -14,6 +14,7 @@ MODULES = (
     "dropout",
     "segmenting",
     "translating",
+    "ray",
     "contention",
 )
 

@@ -12,8 +12,9 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass
 from functools import cached_property
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -29,14 +30,15 @@ Result = TypeVar("Result")
 
 _SLOTS = 2  # tasks that an actor has at a time, so that it need not wait for the next one
 _ATTEMPTS = 5  # a task whose actor is lost so often is the reason for that
+_LOSSES = 100  # of an actor, or of a step that may take days: then something else is wrong
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class Cluster:
     """A connection to a cluster, by `connected`."""
 
-    def __init__(self, ray: Any, progress: Progress) -> None:
-        self.ray = ray
+    def __init__(self, ray: Any, address: str, progress: Progress) -> None:
+        self.ray, self.address = ray, address
         self._progress = progress
         self._dispatcher: _Dispatcher[Any, Any] | None = None
 
@@ -66,7 +68,7 @@ class Cluster:
         self, make: Callable[[], Callable[[Task], Result]], workers: int, *, on_gpu: bool
     ) -> Iterator[Callable[[Task], _Job[Task, Result]]]:
         """Hands tasks to actors, each of which calls `make` once; see `in_order`."""
-        actor = self.ray.remote(_Actor).options(num_cpus=1, num_gpus=int(on_gpu), max_restarts=-1)
+        actor = self.ray.remote(_Actor).options(num_cpus=1, num_gpus=int(on_gpu), max_restarts=_LOSSES)
         handles = [actor.remote(make, __version__) for _ in range(workers)]
         dispatcher = self._dispatcher = _Dispatcher[Task, Result](handles, self.ray, self._progress)
         try:
@@ -74,6 +76,58 @@ class Cluster:
         finally:
             for handle in handles:
                 self.ray.kill(handle)
+
+    def steps(
+        self, work: Callable[[Step], Result], steps: Sequence[Step]
+    ) -> Iterator[tuple[str, Result | UserError]]:
+        """What `work` gives for each step, as they end. Each begins when those that it needs have ended.
+
+        A step whose process is lost is done again, on any machine. What needs a step that failed is not done.
+        """
+        references: dict[str, Any] = {}
+        for step in steps:
+            self._refuse_too_large(step)
+            task = self.ray.remote(_step).options(
+                num_cpus=step.cpus, num_gpus=step.gpus, max_retries=_LOSSES, name=step.name
+            )
+            references[step.name] = task.remote(work, step, *(references[need] for need in step.needs))
+        waiting = {reference: name for name, reference in references.items()}
+        while waiting:
+            (ended,), _ = self.ray.wait(list(waiting), num_returns=1)
+            try:
+                yield waiting.pop(ended), self.ray.get(ended)
+            except self.ray.exceptions.WorkerCrashedError as error:
+                raise UserError(f"{_LOSSES} workers were lost with one stage: {error}") from error
+
+    def _refuse_too_large(self, step: Step) -> None:
+        if (step.cpus > self.cpus or step.gpus > self.gpus) and self.address == RAY_HERE:
+            raise UserError(
+                f"{step.name} asks for {step.cpus} CPUs and {step.gpus} GPUs, and this machine's cluster has "
+                f"{self.cpus} and {self.gpus}; change resources in the recipe."
+            )
+
+
+@dataclass(frozen=True)
+class Step:
+    """Some work that needs other steps."""
+
+    name: str
+    needs: tuple[str, ...]
+    cpus: int
+    gpus: int
+
+
+class NotMade(UserError):
+    """A step that was not done, because one that it needs failed."""
+
+
+def _step(work: Callable[[Step], Any], step: Step, *needed: Any) -> Any:
+    if any(isinstance(one, UserError) for one in needed):
+        return NotMade("not made, because a stage that it needs failed")
+    try:
+        return work(step)
+    except UserError as error:
+        return error
 
 
 @contextmanager
@@ -92,7 +146,7 @@ def connected(address: str | None, *, cpus: int | None, progress: Progress) -> I
             stack.callback(ray.shutdown)
             stack.enter_context(redirect_stdout(_Said(progress)))
             _connect(ray, address, cpus or cores())
-        yield Cluster(ray, progress)
+        yield Cluster(ray, address, progress)
 
 
 def _imported() -> Any:
@@ -232,8 +286,8 @@ class _Dispatcher(Generic[Task, Result]):
             self._when_ended(number, job, self._actors[number].answer.remote(job.task))
 
     def _begin(self, number: int) -> None:
-        """Ray answers when the actor has begun, on whichever machine."""
-        begin = self._actors[number].begin.options(max_task_retries=_ATTEMPTS)
+        """Ray answers when the actor has begun, on whichever machine and however late."""
+        begin = self._actors[number].begin.options(max_task_retries=-1)
         self._when_ended(number, None, begin.remote())
 
     def _when_ended(self, number: int, job: _Job[Task, Result] | None, reference: Any) -> None:
