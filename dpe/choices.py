@@ -27,3 +27,4 @@ DictionaryFormat = Literal["plain", "fairseq", "eole", "marian-yml", "sockeye", 
 
 PresetName = Literal["tiny", "small", "base"]
 BleuTokens = Literal["13a", "intl", "zh", "char", "none"]
+RAY_HERE = "local"  # the address that stands for a Ray cluster of this machine alone

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dpe.commands.options import AsJson, AsMarkdown, Device, named_file
+from dpe.commands.options import AsJson, AsMarkdown, Device, Ray, named_file
 from dpe.errors import UserError
 from dpe.progress import Progress
 
@@ -33,30 +33,33 @@ def run(
     seed: Annotated[list[int], typer.Option(help="Run this seed only; may be repeated.")] = [],  # noqa: B006
     device: Device = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Cores to compute with. [default: all]")] = None,
+    ray: Ray = None,
 ) -> None:
     """Run an experiment from text to the table of scores; what is up to date is not made again.
 
     Killed and started again it resumes. Several processes may work on one run at the same time: start the
-    command again, with --threads 1 for each on a machine of two cores, and they share the stages.
+    command again, with --threads 1 for each on a machine of two cores, and they share the stages. With --ray
+    every stage is a task of a cluster whose machines share the file system (RECIPE before --ray).
 
     Example: `dpe run recipes/demo.toml --set vocabulary.size=2000`
     """
     from dpe.evaluation.tables import print_tables
     from dpe.experiment.artifacts import Artifacts
     from dpe.experiment.recipe import read_recipe
-    from dpe.experiment.run import Part, describe, plan, run_experiment
+    from dpe.experiment.remote import make_on_cluster
+    from dpe.experiment.run import Part, describe, make_here, plan, run_experiment
     from dpe.experiment.stages import Experiment
     from dpe.training.processes import Session
 
     read = read_recipe(recipe, changes)
-    session = Session(device=device, threads=threads, workers=threads, progress=context.obj)
+    session = Session(device=device, threads=threads, workers=threads, ray=ray, progress=context.obj)
     experiment = Experiment(read, out or Path("runs") / read.name, session)
     part = Part(systems=tuple(only), seeds=tuple(seed))
     if dry_run:
         for line in describe(plan(experiment, part), Artifacts(experiment.root)):
             print(line)
         return
-    print_tables(run_experiment(experiment, part))
+    print_tables(run_experiment(experiment, part, make=make_on_cluster if ray else make_here))
 
 
 def table(

@@ -47,6 +47,15 @@ OutFile = Annotated[
         help="Where to write, compressed if it ends in .gz, .xz or .zst; standard output if absent.",
     ),
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Work on the Ray cluster at this address (auto: the one that this machine is part of), or, "
+        "without an address, on one that is started on this machine.",
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same result.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON instead of tables.")]

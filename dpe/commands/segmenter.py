@@ -1,4 +1,4 @@
-"""Commands of the segmenter: train-segmenter, segment, score, distill."""
+"""Commands of the segmenter: train-segmenter, segment, score, distill, join."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from dpe.settings import changed
 
 if TYPE_CHECKING:
     from dpe.corpus_run.run import Answerer
+    from dpe.training.processes import Session
 
 SegmenterDirectory = Annotated[
     Path, typer.Option("--segmenter", metavar="DIR", help="A directory that train-segmenter made.")
@@ -62,6 +63,15 @@ Workers = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Start over, whatever is in --out.")]
+Lines = Annotated[
+    str | None,
+    typer.Option(
+        "--lines",
+        metavar="FIRST:END",
+        help="Only these lines, numbered from 0, as 2000:4000 or 4000: to the end; multiples of 2,000. "
+        "dpe join puts the outputs together.",
+    ),
+]
 
 
 def train_segmenter(
@@ -154,6 +164,8 @@ def segment(
         CutFormat, typer.Option(help="Output format; several segmentations of a line are separated by tabs.")
     ] = "pieces",
     batch_characters: BatchCharacters = 4_000,
+    lines: Lines = None,
+    ray: options.Ray = None,
     workers: Workers = None,
     device: options.Device = "auto",
     force: Force = False,
@@ -172,6 +184,7 @@ def segment(
     Example: `dpe segment --segmenter segmenter --source train.en --target train.fi --out train.dpe.fi`
     """
     from dpe.corpus_run.lines import LineCutter
+    from dpe.training.processes import Session
 
     settings = SegmentSettings(
         mode=mode,
@@ -183,16 +196,15 @@ def segment(
         epoch=epoch,
     )
     _run(
-        context.obj,
-        partial(LineCutter, segmenter, settings, format),
+        Session(device=device, workers=workers, ray=ray, progress=context.obj),
+        partial(LineCutter, segmenter.absolute(), settings, format),
         segmenter,
         {"command": "segment", "format": format} | changed(settings),
         source=source,
         target=target,
         out=out,
         batch_characters=batch_characters,
-        workers=workers,
-        device=device,
+        lines=lines,
         force=force,
     )
 
@@ -209,6 +221,8 @@ def score(
     seed: DrawSeed = 1,
     epoch: Epoch = 0,
     batch_characters: BatchCharacters = 4_000,
+    lines: Lines = None,
+    ray: options.Ray = None,
     workers: Workers = None,
     device: options.Device = "auto",
     force: Force = False,
@@ -226,22 +240,22 @@ def score(
     """
     from dpe.corpus_run.lines import LineScorer
     from dpe.segmenter.answers import Score
+    from dpe.training.processes import Session
 
     progress: Progress = context.obj
     settings = SegmentSettings(
         source_dropout=source_dropout, source_alpha=source_alpha, seed=seed, epoch=epoch
     )
     totals = _run(
-        progress,
-        partial(LineScorer, segmenter, settings),
+        Session(device=device, workers=workers, ray=ray, progress=progress),
+        partial(LineScorer, segmenter.absolute(), settings),
         segmenter,
         {"command": "score"} | changed(settings),
         source=source,
         target=target,
         out=out,
         batch_characters=batch_characters,
-        workers=workers,
-        device=device,
+        lines=lines,
         force=force,
     )
     if totals:
@@ -268,6 +282,8 @@ def distill(
     counts: Annotated[CountsOf, setting_option(DistillSettings, "counts")] = "posterior",
     max_types: Annotated[int, setting_option(DistillSettings, "max_types")] = 200_000,
     batch_characters: BatchCharacters = 4_000,
+    lines: Lines = None,
+    ray: options.Ray = None,
     workers: Workers = None,
     device: options.Device = "auto",
     force: Force = False,
@@ -290,16 +306,19 @@ def distill(
     average. It needs no source, and any toolkit that reads SentencePiece models segments with it.
 
     The segmenter's best segmentation of the text is written too, as OUT.pieces.gz. Killed and started again
-    with the same arguments, the command resumes there.
+    with the same arguments, the command resumes there. With --lines it writes only that file, with the counts
+    in its record; join the parts as OUT.pieces.gz, and run the command without --lines.
 
     --report compares the model with the segmenter on up to 2,000 lines, best of text that was not distilled:
     words cut alike, probabilities of boundaries, speed, and with --gold boundaries of morphemes.
 
     Example: `dpe distill --segmenter segmenter --source train.en --target train.fi --out distilled.model`
     """
+    from dpe.corpus_run.distillation import count_pieces
     from dpe.corpus_run.distillation import distill as distill_segmenter
     from dpe.corpus_run.distillation_report import write_distillation_report
     from dpe.corpus_run.piece_counts import segmented_file
+    from dpe.corpus_run.run import Shard
     from dpe.model.checkpoint import model_files
     from dpe.training.processes import Session
 
@@ -312,9 +331,13 @@ def distill(
             "Of held-out text give both sides, or the target alone for an LM segmenter.",
         ),
         ((gold or held_out_target) and not report, "--gold and held-out text are for --report DIR; give it."),
+        (report and lines, "A report needs the whole text; give --report to the run without --lines."),
     )
-    session = Session(device=device, workers=workers, progress=context.obj)
-    distilled = distill_segmenter(
+    session = Session(device=device, workers=workers, ray=ray, progress=context.obj)
+    make: Callable[..., Any] = distill_segmenter
+    if lines is not None:
+        make = partial(count_pieces, lines=Shard.parse(lines))
+    made = make(
         out,
         segmenter=segmenter,
         source=source,
@@ -328,7 +351,7 @@ def distill(
         write_distillation_report(
             report,
             segmenter=segmenter,
-            distilled=distilled,
+            distilled=made,
             source=held_out_source if held_out_target else source,
             target=held_out_target or target,
             gold=gold,
@@ -336,8 +359,33 @@ def distill(
         )
 
 
+def join(
+    context: typer.Context,
+    *,
+    parts: Annotated[
+        list[Path],
+        typer.Argument(metavar="PARTS...", help="Outputs of --lines, with their records (.PART.dpe.json)."),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The whole output, compressed as its name says.")
+    ],
+    force: Force = False,
+) -> None:
+    """Put the outputs of `--lines` together: the bytes, and the record, of one run over the whole text.
+
+    Refused unless the parts are finished, have all lines of one text, and were made by the same model with
+    the same settings. Their order does not matter. Parts of `dpe distill` are the files `.pieces.gz`.
+
+    Example: `dpe join parts/*.fi --out train.dpe.fi`
+    """
+    from dpe.corpus_run.join import join as join_parts
+
+    refuse_overwriting(out, *parts)
+    join_parts(parts, out, force=force, progress=context.obj)
+
+
 def _run(
-    progress: Progress,
+    session: Session,
     answerer: Callable[..., Answerer],
     segmenter: Path,
     asked: Mapping[str, Any],
@@ -346,19 +394,17 @@ def _run(
     target: Path | None,
     out: Path | None,
     batch_characters: int,
-    workers: int | None,
-    device: str,
+    lines: str | None,
     force: bool,
 ) -> Mapping[str, float]:
     """Ask about every line; returns the sums over all lines. `asked` goes into the output's record."""
     from dpe import __version__
     from dpe.corpus_run.output import partial_file
-    from dpe.corpus_run.run import CorpusRun, CorpusText
+    from dpe.corpus_run.run import WHOLE, CorpusText, Shard, segmenter_run
     from dpe.model.checkpoint import model_files, read_settings
-    from dpe.model.device import choose_device
     from dpe.model.settings import model_settings
-    from dpe.segmenter.segmenter import fingerprint
 
+    shard = WHOLE if lines is None else Shard.parse(lines)
     has_source = model_settings(
         read_settings(segmenter, "segmenter"), SegmenterSettings, str(segmenter)
     ).source
@@ -366,18 +412,11 @@ def _run(
         (source and not has_source, f"{segmenter} was trained without a source; leave --source out."),
         (target and has_source and not source, f"{segmenter} was trained with a source; give --source too."),
         (source and not target, "The target is missing; give --target too, or both sides on standard input."),
+        (session.ray and out is None, "A run on a cluster is resumed from its file; give --out."),
     )
     for place in (out, out and partial_file(out)):
         refuse_overwriting(place, source, target, *model_files(segmenter))
-    chosen = choose_device(device)
-    configuration = {
-        **asked,
-        "version": __version__,
-        "segmenter": fingerprint(segmenter),
-        "batch_characters": batch_characters,
-        "device": chosen.type,
-    }
-    run = CorpusRun(
-        answerer, device=chosen, workers=workers, batch_characters=batch_characters, progress=progress
-    )
-    return run.write(CorpusText(source, target, has_source), out, configuration, force=force).totals
+    with segmenter_run(answerer, segmenter, session, batch_characters) as (run, about):
+        text = CorpusText(source, target, has_source)
+        configuration = {**asked, "version": __version__, **about}
+        return run.write(text, out, configuration, force=force, lines=shard).totals

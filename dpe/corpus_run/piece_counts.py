@@ -12,13 +12,11 @@ import numpy as np
 
 from dpe.choices import CountsOf
 from dpe.corpus_run.lines import PieceCounter
-from dpe.corpus_run.run import CorpusRun
+from dpe.corpus_run.run import WHOLE, Shard, segmenter_run
 from dpe.errors import refuse
 from dpe.model.checkpoint import load_vocabulary, read_settings
-from dpe.model.device import choose_device
 from dpe.model.settings import model_settings
 from dpe.segmenter.distillation import PieceCounts
-from dpe.segmenter.segmenter import fingerprint
 from dpe.segmenter.settings import SegmenterSettings
 from dpe.text.text_file import ParallelText, Text
 from dpe.text.vocabulary import Vocabulary
@@ -61,28 +59,17 @@ class SegmenterText:
         session: Session,
         batch_characters: int,
         force: bool,
+        lines: Shard = WHOLE,
     ) -> PieceCounts:
         """Count the pieces of the target, apart for these words and all others.
 
-        The segmenter's best segmentation is written beside `out`. With its record it is where a killed run
-        resumes, and what spares a second one the network. `asked` goes into that record.
+        The segmenter's best segmentation is written beside `out`. Its record has the counts: there a killed
+        run resumes, a second one is spared the network, and shards are joined. `asked` goes into it.
         """
-        device = choose_device(session.device)
-        run = CorpusRun(
-            partial(PieceCounter, self.directory, counts, frozenset(words)),
-            device=device,
-            workers=session.workers,
-            batch_characters=batch_characters,
-            progress=session.progress,
-        )
-        configuration = {
-            **asked,
-            "text": self.text.describe(),
-            "segmenter": fingerprint(self.directory),
-            "batch_characters": batch_characters,
-            "device": device.type,
-        }
-        totals = run.write(self.text, segmented_file(out), configuration, force=force).totals
+        answerer = partial(PieceCounter, self.directory.absolute(), counts, frozenset(words))
+        with segmenter_run(answerer, self.directory, session, batch_characters) as (run, about):
+            asked = {**asked, "text": self.text.describe(), **about}
+            totals = run.write(self.text, segmented_file(out), asked, force=force, lines=lines).totals
         found = {kind: np.zeros(len(self.vocabulary)) for kind in ("", "other")}
         for key, value in totals.items():
             kind, _, piece = key.rpartition(" ")

@@ -174,6 +174,30 @@ class TranslatorSection(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StageResources(Settings):
+    """What a stage computes with. It changes how fast the stage is made, and rounding, but not what."""
+
+    cpus: int = setting(1, "Cores on a Ray cluster, and threads.", low=1)
+    gpus: int | None = setting(None, "GPUs on a Ray cluster; unset: one a process, where it has any.", low=0)
+    processes: int = setting(1, "Processes of torchrun that share a training.", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources(Settings):
+    """[resources]: of each kind of stage that may need more than one core; the others have one."""
+
+    segmenters: StageResources = field(default_factory=StageResources)
+    segmentations: StageResources = field(default_factory=StageResources)
+    translators: StageResources = field(default_factory=StageResources)
+    translations: StageResources = field(default_factory=StageResources)
+
+    def of(self, stage: str) -> StageResources:
+        """Of a stage, by its name."""
+        found: StageResources = getattr(self, stage.partition("/")[0], StageResources())
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe(Settings):
     """One experiment: one language pair in one direction, several systems, several seeds."""
 
@@ -195,6 +219,7 @@ class Recipe(Settings):
     translator: TranslatorSection = field(default_factory=TranslatorSection)
     decoding: Search = field(default_factory=Search)
     evaluation: EvaluationFields = field(default_factory=EvaluationFields)
+    resources: Resources = field(default_factory=Resources)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -230,9 +255,9 @@ class Recipe(Settings):
                 "The built-in corpus is English and Finnish; write en and fi for its sides.",
             ),
         )
-        self.segmenter_settings("mixed")  # which checks ranges
+        updates = {"segmenters": self.segmenter_settings("mixed").accumulate}  # which checks ranges
         for system in self.systems:
-            self.translator_settings(system, 1)
+            updates["translators"] = self.translator_settings(system, 1).accumulate
             refuse(
                 (
                     system.segmenter and system.vocabulary != type,
@@ -240,6 +265,12 @@ class Recipe(Settings):
                     f"{type}; change one of them.",
                 )
             )
+        for kind, batches in updates.items():
+            if batches % (processes := self.resources.of(kind).processes):
+                raise UserError(
+                    f"resources.{kind}.processes is {processes}, among which the batches of an update are "
+                    f"divided, but accumulate is {batches}; set it to a multiple of {processes}."
+                )
 
     @property
     def pair(self) -> str:
@@ -291,8 +322,8 @@ def recipe_from_json(table: Mapping[str, Any], label: str) -> Recipe:
 
 
 def recipe_json(recipe: Recipe) -> dict[str, Any]:
-    """The settings that differ from their defaults; where the files are says nothing about the results."""
-    return {key: value for key, value in changed(recipe).items() if key != "data"}
+    """The settings that differ from their defaults, and say something about the results."""
+    return {key: value for key, value in changed(recipe).items() if key not in ("data", "resources")}
 
 
 def recipe_toml(recipe: Recipe) -> str:

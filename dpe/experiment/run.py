@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TABLE = "table.txt"
 _SECONDS_BETWEEN_LOOKS = 1.0
 # Fields that say what is run and where, not how: processes that differ in them may work side by side.
-_FREE_FIELDS = ("name", "about", "data", "seeds", "systems", "examples")
+_FREE_FIELDS = ("name", "about", "data", "seeds", "systems", "examples", "resources")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,17 @@ def plan(experiment: Experiment, part: Part = Part()) -> list[Stage]:
     return list(planned.values())
 
 
-def run_experiment(experiment: Experiment, part: Part = Part()) -> list[Table]:
+def make_here(stages: Sequence[Stage], experiment: Experiment) -> None:
+    """Make the stages in this process."""
+    run_stages(stages, Artifacts(experiment.root), experiment.session.progress)
+
+
+def run_experiment(
+    experiment: Experiment,
+    part: Part = Part(),
+    *,
+    make: Callable[[Sequence[Stage], Experiment], None] = make_here,
+) -> list[Table]:
     """Make what is not up to date, write the results, and give them as tables: scores, tests, examples."""
     recipe, root = experiment.recipe, experiment.root
     stages = plan(experiment, part)
@@ -86,7 +96,7 @@ def run_experiment(experiment: Experiment, part: Part = Part()) -> list[Table]:
             raise UserError(f"{root / name} already exists and was not created by dpe; choose another --out.")
     with shared_run(root, fixed_settings(experiment)):
         _write_plan(experiment)
-        run_stages(stages, Artifacts(root), experiment.session.progress)
+        make(stages, experiment)
         _write_plan(experiment)  # again: another process may have other systems and seeds
         results = write_results(root)
     more = all_texts_tables([results])[:1] if len(recipe.evaluated) > 2 else []

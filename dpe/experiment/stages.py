@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ from dpe.model.settings import ModelSettings, model_settings
 from dpe.segmenter.training import train_segmenter
 from dpe.settings import build, changed
 from dpe.text.learning import VocabularySettings
+from dpe.training.launch import in_processes
 from dpe.training.log import read_curve
 from dpe.training.processes import Session
 from dpe.training.state import Position
@@ -137,13 +138,15 @@ class Experiment:
         is_first = settings == self.recipe.segmenter_settings(name)
 
         def make(directory: Path) -> Facts:
-            position = train_segmenter(
+            train = partial(
+                train_segmenter,
                 directory,
                 vocabulary=vocabulary_path(self.root, type),
                 **self.texts.for_training(),
                 settings=settings,
                 session=self.session,
             )
+            position = in_processes(train, self.session, self.recipe.resources.segmenters.processes)
             return _facts(position) | {"dev_bits_per_character": position.kept_score}
 
         return Stage(
@@ -211,7 +214,8 @@ class Experiment:
         segmenter = self.segmenter(system.segmenter, seed) if system.segmenter else None
 
         def make(directory: Path) -> Facts:
-            position = train_translator(
+            train = partial(
+                train_translator,
                 directory,
                 vocabulary=vocabulary_path(self.root, system.vocabulary),
                 **self.texts.for_training(),
@@ -220,6 +224,7 @@ class Experiment:
                 settings=settings,
                 session=self.session,
             )
+            position = in_processes(train, self.session, self.recipe.resources.translators.processes)
             waited, took = _epoch_seconds(directory)
             seconds = {"waited_for_targets_seconds": waited, "targets_took_seconds": took}
             return _facts(position) | seconds | {"dev_bleu_greedy": -position.kept_score}

@@ -287,6 +287,12 @@ def fingerprint(directory: Path) -> str:
     return digest.hexdigest()
 
 
+def refuse_another(directory: Path, expected: str) -> None:
+    """Refuse a segmenter that does not have this fingerprint."""
+    if fingerprint(directory) != expected:
+        raise UserError(f"{directory} has another segmenter than when the work began; start again.")
+
+
 def _refuse_below_one(n: int) -> None:
     if n < 1:
         raise UserError(f"n is {n}; it must be at least 1.")
