@@ -64,7 +64,6 @@ def _by_length(
     examples: Iterable[Example], size: Callable[[Example], tuple[int, int]], budget: tuple[int, int]
 ) -> Iterator[list[Example]]:
     """Sort by length, and cut the sequence into batches, each as long as the padded sizes allow."""
-    examples = sorted(examples, key=lambda example: size(example)[::-1])  # stable
     batch: list[Example] = []
     longest_source = longest_target = 0
     # A stable sort: examples of equal size keep their order.
