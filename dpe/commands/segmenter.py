@@ -53,6 +53,7 @@ Workers = Annotated[
         min=1, help="Processes of one thread each. [default: one per core; 1 on a GPU or for a short text]"
     ),
 ]
+Bf16 = Annotated[bool, setting_option(SegmentSettings, "bf16", "--bf16")]
 Force = Annotated[bool, typer.Option("--force", help="Start over, whatever is in --out.")]
 
 
@@ -145,6 +146,7 @@ def segment(
     batch_characters: BatchCharacters = 4_000,
     workers: Workers = None,
     device: options.Device = "auto",
+    bf16: Bf16 = False,
     force: Force = False,
 ) -> None:
     """Segment a text with a trained segmenter. One line in, one line out.
@@ -168,12 +170,14 @@ def segment(
         source_dropout=source_dropout,
         seed=seed,
         epoch=epoch,
+        bf16=bf16,
     )
     _run(
         context.obj,
         partial(LineCutter, segmenter, settings, format),
         segmenter,
-        {"command": "segment", "format": format} | changed(settings),
+        settings,
+        {"command": "segment", "format": format},
         source=source,
         target=target,
         out=out,
@@ -197,6 +201,7 @@ def score(
     batch_characters: BatchCharacters = 4_000,
     workers: Workers = None,
     device: options.Device = "auto",
+    bf16: Bf16 = False,
     force: Force = False,
 ) -> None:
     """Exact log-probability of every line, summed over all its segmentations. One line in, one line out.
@@ -212,12 +217,13 @@ def score(
     from dpe.segmenter.answers import Score
 
     progress: Progress = context.obj
-    settings = SegmentSettings(source_dropout=source_dropout, seed=seed, epoch=epoch)
+    settings = SegmentSettings(source_dropout=source_dropout, seed=seed, epoch=epoch, bf16=bf16)
     totals = _run(
         progress,
         partial(LineScorer, segmenter, settings),
         segmenter,
-        {"command": "score"} | changed(settings),
+        settings,
+        {"command": "score"},
         source=source,
         target=target,
         out=out,
@@ -252,6 +258,7 @@ def distill(
     batch_characters: BatchCharacters = 4_000,
     workers: Workers = None,
     device: options.Device = "auto",
+    bf16: Bf16 = False,
     force: Force = False,
 ) -> None:
     """Put what a segmenter has learned into an ordinary SentencePiece model.
@@ -277,7 +284,7 @@ def distill(
         segmenter=segmenter,
         source=source,
         target=target,
-        settings=DistillSettings(counts=counts, max_types=max_types),
+        settings=DistillSettings(counts=counts, max_types=max_types, bf16=bf16),
         session=Session(device=device, workers=workers, progress=context.obj),
         batch_characters=batch_characters,
         force=force,
@@ -288,6 +295,7 @@ def _run(
     progress: Progress,
     answerer: Callable[..., Answerer],
     segmenter: Path,
+    settings: SegmentSettings,
     asked: Mapping[str, Any],
     *,
     source: Path | None,
@@ -298,7 +306,7 @@ def _run(
     device: str,
     force: bool,
 ) -> Mapping[str, float]:
-    """Ask about every line; returns the sums over all lines. `asked` goes into the output's record."""
+    """Ask about every line; returns sums over all. Settings and `asked` go into the output's record."""
     from dpe import __version__
     from dpe.corpus_run.output import partial_file
     from dpe.corpus_run.run import CorpusRun, CorpusText
@@ -317,9 +325,10 @@ def _run(
     )
     for place in (out, out and partial_file(out)):
         refuse_overwriting(place, source, target, *model_files(segmenter))
-    chosen = choose_device(device)
+    chosen = choose_device(device, bf16=settings.bf16)
     configuration = {
         **asked,
+        **changed(settings),
         "version": __version__,
         "segmenter": fingerprint(segmenter),
         "batch_characters": batch_characters,

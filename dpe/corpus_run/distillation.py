@@ -21,7 +21,8 @@ from dpe.segmenter.distillation import (
     frequent_words,
 )
 from dpe.segmenter.segmenter import BATCH_CHARACTERS, fingerprint
-from dpe.segmenter.settings import DistillSettings, SegmenterSettings
+from dpe.segmenter.settings import DistillSettings, SegmenterSettings, SegmentSettings
+from dpe.settings import changed
 from dpe.text.text_file import ParallelText, Text
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Session
@@ -51,6 +52,8 @@ def distill(
         (source is not None and not has_source, f"{directory} was trained without a source; leave it out."),
         (source is None and has_source, f"{directory} was trained with a source; give the source too."),
     )
+    device = choose_device(session.device, bf16=settings.bf16)
+    asked = SegmentSettings(bf16=settings.bf16)
     vocabulary = load_vocabulary(directory, record)
     text = ParallelText.open(source, target)
     progress = session.progress
@@ -59,9 +62,8 @@ def distill(
     )
     refuse((not words, "The text to distil from has no words."))
     progress.say(f"{len(words):,} word types, counting their pieces")
-    device = choose_device(session.device)
     run = CorpusRun(
-        partial(PieceCounter, directory, settings.counts, frozenset(words)),
+        partial(PieceCounter, directory, asked, settings.counts, frozenset(words)),
         device=device,
         workers=session.workers,
         batch_characters=batch_characters,
@@ -69,6 +71,7 @@ def distill(
     )
     configuration = {
         "command": "distill",
+        **changed(asked),
         "counts": settings.counts,
         "max_types": settings.max_types,
         "text": text.describe(),
