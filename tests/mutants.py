@@ -52,14 +52,14 @@ FAULTS = (
     ),
     Fault(
         "translator/training.py",
-        "return smoothed, float(nats), batch.token_count",
-        "return smoothed, float(nats), len(batch.lines)",
+        "return smoothed, nats, batch.token_count",
+        "return smoothed, nats, len(batch.lines)",
         PROTOCOL + "test_losses_are_counted_by_the_token_and_by_the_character",
     ),
     Fault(
         "segmenter/training.py",
-        "float(nats.detach()), batch.character_count",
-        "float(nats.detach()), len(batch.lines)",
+        "nats, nats.detach(), batch.character_count",
+        "nats, nats.detach(), len(batch.lines)",
         PROTOCOL + "test_losses_are_counted_by_the_token_and_by_the_character",
     ),
     Fault("training/trainer.py", "eps=1e-9", "eps=1e-3", PROTOCOL + "test_adams_constants"),
