@@ -226,6 +226,12 @@ FAULTS = (
         "test_segment_command.py::test_source_dropout_of_an_epoch",
     ),
     Fault(
+        "corpus_run/pair_stream.py",
+        "number = self._first_line + self.lines",
+        "number = self._first_line + self.lines - self.bad",
+        "test_pair_stream.py::test_a_line_has_the_draws_of_its_number",
+    ),
+    Fault(
         "data.py",
         "self._epoch.fill_(epoch)",
         "self._epoch = torch.tensor(epoch)",

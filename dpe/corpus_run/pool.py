@@ -9,9 +9,11 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
@@ -22,19 +24,21 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 _AHEAD = 16  # tasks per worker that may be under way or wait for an earlier one
+_PAUSE = 0.01  # seconds until tasks are asked for again
 
 
 def in_order(
-    make: Callable[[], Callable[[Task], Result]], tasks: Iterable[Task], *, workers: int
+    make: Callable[[], Callable[[Task], Result]], tasks: Iterable[Task | None], *, workers: int
 ) -> Generator[Result, None, None]:
     """The results of `make()(task)` for all tasks, in their order; a few tasks are read ahead.
 
     One worker is this process itself. More are new processes, each of which calls `make` once; `make`, tasks
     and results are pickled. A worker that dies ends the work with an error. No worker outlives this
-    generator, so close it (`contextlib.closing`), or the program, however that ends.
+    generator, so close it (`contextlib.closing`), or the program, however that ends. While there is no task,
+    and some result has not been given yet, tasks may be None, which is not passed on.
     """
     if workers == 1:
-        yield from map(make(), tasks)
+        yield from map(make(), (task for task in tasks if task is not None))
         return
     context = get_context("spawn")  # a forked copy of a process whose libraries run threads may hang
     lifeline, held = context.Pipe(duplex=False)
@@ -42,8 +46,11 @@ def in_order(
     pending: deque[Future[Result]] = deque()
     try:
         for task in tasks:
-            with _interrupts_delayed():
-                pending.append(executor.submit(_answer, task))
+            if task is None:
+                wait_for(set(islice(pending, 1)), timeout=_PAUSE)
+            else:
+                with _interrupts_delayed():
+                    pending.append(executor.submit(_answer, task))
             while pending and (pending[0].done() or len(pending) >= _AHEAD * workers):
                 yield pending.popleft().result()
         while pending:
