@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpe.choices import CountMethod, DictionaryFormat, Normalization, PieceFormat, VocabularyType
+from dpe.choices import CountMethod, DictionaryFormat, Normalization, VocabularyType
 from dpe.commands import options
 from dpe.commands.options import named_file, refuse_overwriting, setting_option
 from dpe.errors import UserError, refuse
@@ -230,23 +230,15 @@ def encode(
     vocab: options.VocabularyFile,
     file: options.InputFile = None,
     method: Annotated[CountMethod, typer.Option(help="How to segment.")] = "bpe",
-    dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="For bpe-dropout.")] = 0.05,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, help="For unigram: sample with this sharpness instead of the best segmentation."
-        ),
-    ] = None,
+    dropout: options.DropoutOfCounts = 0.05,
+    alpha: options.Alpha = None,
     nbest: Annotated[
         int, typer.Option(help="For unigram with --alpha: sample among this many best; -1 is all.")
     ] = -1,
-    skew: Annotated[
-        float,
-        typer.Option(min=0.0, help="For uniform: the weight of a segmentation of n pieces is exp(-SKEW n)."),
-    ] = 0.0,
+    skew: options.Skew = 0.0,
     seed: Annotated[int, typer.Option(help="Random segmentations depend on seed, epoch and line only.")] = 1,
     epoch: Annotated[int, typer.Option(min=0, help="Another epoch gives other random segmentations.")] = 0,
-    format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
+    format: options.Format = "pieces",
     out: options.OutFile = None,
 ) -> None:
     """Segment text by counts: BPE, BPE dropout, longest match, unigram, uniform. One line in, one line out.
@@ -273,7 +265,7 @@ def decode(
     *,
     vocab: options.VocabularyFile,
     file: options.InputFile = None,
-    format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
+    format: options.Format = "pieces",
     out: options.OutFile = None,
 ) -> None:
     """Turn pieces back into plain text. One line in, one line out; tabs between segmentations stay.
