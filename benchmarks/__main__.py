@@ -13,6 +13,7 @@ MODULES = (
     "scaling",
     "dropout",
     "segmenting",
+    "distillation",
     "translating",
     "contention",
 )
