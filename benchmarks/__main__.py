@@ -15,6 +15,7 @@ MODULES = (
     "loading",
     "segmenting",
     "translating",
+    "ray",
     "contention",
 )
 

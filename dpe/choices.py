@@ -8,9 +8,11 @@ VocabularyType = Literal["bpe", "unigram"]
 Normalization = Literal["nfkc", "identity"]
 
 # How text is segmented: by counts, or by a trained segmenter.
-CountMethod = Literal["bpe", "bpe-dropout", "longest-match", "unigram"]
-SourceMethod = Literal["bpe", "bpe-dropout", "unigram"]
-TargetMethod = Literal["bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram"]
+CountMethod = Literal["bpe", "bpe-dropout", "longest-match", "unigram", "uniform"]
+SourceMethod = Literal["bpe", "bpe-dropout", "unigram", "unigram-best"]
+TargetMethod = Literal[
+    "bpe", "bpe-dropout", "longest-match", "dpe-fixed", "dpe", "unigram", "unigram-best", "uniform"
+]
 SEGMENTER_METHODS: tuple[TargetMethod, ...] = ("dpe", "dpe-fixed")
 CutMode = Literal["best", "sample", "n-best"]
 CountsOf = Literal["posterior", "best"]  # which pieces of a segmenter are counted
@@ -20,5 +22,9 @@ SegmentedFormat = Literal["pieces", "subword-nmt"]
 PieceFormat = Literal["pieces", "subword-nmt", "ids"]
 CutFormat = Literal["pieces", "subword-nmt", "ids", "jsonl"]
 
+# The dictionaries of other toolkits that `dpe pieces` writes.
+DictionaryFormat = Literal["plain", "fairseq", "eole", "marian-yml", "sockeye", "ctranslate2", "hf-marian"]
+
 PresetName = Literal["tiny", "small", "base"]
 BleuTokens = Literal["13a", "intl", "zh", "char", "none"]
+RAY_HERE = "local"  # the address that stands for a Ray cluster of this machine alone

@@ -149,6 +149,18 @@ FAULTS = (
     ),
     Fault(
         "translator/training.py",
+        "skew=settings.uniform_skew",
+        "skew=0.0",
+        PROTOCOL + "test_random_segmentations_have_the_dropout_and_the_seed_of_the_settings",
+    ),
+    Fault(
+        "text/unigram.py",
+        "dict.fromkeys(vocabulary.ids, -skew)",
+        "dict.fromkeys(vocabulary.ids, skew)",
+        "test_segmenters.py::test_uniform_draws_have_the_distribution_of_their_definition",
+    ),
+    Fault(
+        "translator/training.py",
         "Draw(self._settings.cut_seed, epoch, number)",
         "Draw(1, epoch, number)",
         PROTOCOL + "test_random_segmentations_have_the_dropout_and_the_seed_of_the_settings",
@@ -212,6 +224,24 @@ FAULTS = (
         "cut_source.cut(source, draw.at(line))",
         "cut_source.cut(source, draw.at(line + 1))",
         "test_segment_command.py::test_source_dropout_of_an_epoch",
+    ),
+    Fault(
+        "segmenter/training.py",
+        "settings.source_dropout, settings.source_alpha)",
+        "settings.source_dropout, None)",
+        PROTOCOL + "test_sources_of_a_segmenter_are_drawn_by_its_settings",
+    ),
+    Fault(
+        "translator/targets.py",
+        "source_alpha=settings.unigram_alpha if",
+        "source_alpha=0.2 if",
+        "test_train_translator.py::test_dpe_cuts_the_target_given_each_epochs_samples_of_the_source",
+    ),
+    Fault(
+        "data.py",
+        "self._epoch.fill_(epoch)",
+        "self._epoch = torch.tensor(epoch)",
+        "test_data.py::test_spawned_workers_that_persist_follow_the_epoch",
     ),
     Fault(
         "evaluation/scores.py",

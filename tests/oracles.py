@@ -117,7 +117,10 @@ def brute_force(segmenter: Segmenter, source: str | None, target: str) -> Cuts:
     example = segmenter.example(0, pieces, target)
     batch = MixedCollator(vocabulary).collate([example], epoch=0)
     rows = piece_scores(model, model.states(batch)).double()  # [position, piece]
-    words = [list(cuts_of_text(word, vocabulary)) for word in split_words(example.marked)]
+    words = [
+        list(cuts_of_text(word, vocabulary))
+        for word in split_words(example.marked, at_ends=vocabulary.marks_ends)
+    ]
     result: Cuts = {}
     for chosen in itertools.product(*words):
         cut = tuple(piece for word in chosen for piece in word)

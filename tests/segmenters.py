@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from dpe.choices import VocabularyType
 from dpe.demo.grammar import generate
 from dpe.model.checkpoint import MODEL, save_model, write_settings
 from dpe.model.mixed import MixedTransformer
@@ -29,9 +30,10 @@ TARGETS = [f"talo{ending} auto{ending}" for ending in ("", "n", "ssa", "sta", "l
 UPDATES = 5
 
 
-def learned_vocabulary(size: int = 200) -> Vocabulary:
-    """BPE of the built-in corpus."""
-    return learn_vocabulary((side for pair in PAIRS for side in pair), VocabularySettings(size=size))
+def learned_vocabulary(size: int = 200, type: VocabularyType = "bpe") -> Vocabulary:
+    """Of the built-in corpus."""
+    settings = VocabularySettings(size=size, type=type)
+    return learn_vocabulary((side for pair in PAIRS for side in pair), settings)
 
 
 DECODERS = ("characters", "words")

@@ -294,7 +294,7 @@ def test_character_ids(vocabulary: Vocabulary, text: str) -> None:
 
 
 def example_of(line: int, text: str, source: list[int] | None = None) -> MixedExample:
-    return MixedExample(line=line, source=source, marked=text)
+    return MixedExample(line, source, split_words(text), text)
 
 
 def test_a_mixed_batch(vocabulary: Vocabulary) -> None:

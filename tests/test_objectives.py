@@ -83,7 +83,7 @@ def test_the_probabilities_of_all_texts_sum_to_one(
     examples = []
     for line, cut in enumerate(ended + unended):
         text = "".join(cut)
-        example = MixedExample(line=line, source=[vocabulary.eos_id], marked=text)
+        example = MixedExample(line, [vocabulary.eos_id], vocabulary.words(text), text)
         examples.append(example)
     batch = MixedCollator(vocabulary).collate(examples, epoch=0)
     ids = [[*vocabulary.piece_ids(cut), vocabulary.eos_id] for cut in ended]

@@ -22,11 +22,12 @@ from dpe.model.cross_entropy import smoothed_cross_entropy_reference
 from dpe.model.mixed import MixedTransformer
 from dpe.model.settings import MixedSettings
 from dpe.model.translation import TranslationTransformer
-from dpe.segmenter.training import SegmenterTask
+from dpe.segmenter.training import SegmenterTask, train_segmenter
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import TARGET_STREAM, Draw
 from dpe.text.segmenters import OwnCut
 from dpe.text.text_file import ParallelText
+from dpe.text.unigram import Unigram, uniform
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Processes, Session
 from dpe.training.trainer import Trainer
@@ -44,11 +45,16 @@ def vocabulary() -> Vocabulary:
     return learned_vocabulary()
 
 
+@pytest.fixture(scope="module")
+def unigram() -> Vocabulary:
+    return learned_vocabulary(type="unigram")
+
+
 @pytest.fixture
 def make_task(vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The task of a translator's training with some settings, as the trainer gets it."""
 
-    def make(**changes: Any) -> TranslatorTask:
+    def make(vocabulary: Vocabulary = vocabulary, **changes: Any) -> TranslatorTask:
         found: list[Any] = []
         monkeypatch.setattr(Trainer, "train", lambda self: found.append(self.task))
         number = len(list(tmp_path.iterdir()))
@@ -108,19 +114,77 @@ def test_label_smoothing_is_that_of_the_settings(smoothing: float, make_task: An
     torch.testing.assert_close(task.loss(batch)[0], wanted[0])
 
 
+@pytest.mark.parametrize("method", ["bpe-dropout", "uniform"])
 def test_random_segmentations_have_the_dropout_and_the_seed_of_the_settings(
-    make_task: Any, vocabulary: Vocabulary
+    method: str, make_task: Any, vocabulary: Vocabulary
 ) -> None:
-    task = make_task(
-        source_method="bpe-dropout", target_method="bpe-dropout", bpe_dropout=0.4, cut_seed=9, max_tokens=999
-    )
+    options = {"bpe_dropout": 0.4, "uniform_skew": 1.3, "cut_seed": 9, "max_tokens": 999}
+    task = make_task(source_method="bpe-dropout", target_method=method, **options)
     segmenter = BpeDropout(vocabulary, dropout=0.4)
+    by_side = segmenter, uniform(vocabulary, skew=1.3) if method == "uniform" else segmenter
     for example in (example for batch in batches_of(task, 3) for example in batch):
         source, target = TRAIN[example.line]
         draws = Draw(9, 3, example.line), Draw(9 + TARGET_STREAM, 3, example.line)
-        pieces = [segmenter.cut(text, draw) for text, draw in zip((source, target), draws, strict=True)]
+        rows = zip(by_side, (source, target), draws, strict=True)
+        pieces = [one.cut(text, draw) for one, text, draw in rows]
         assert list(example.source[:-1]) == vocabulary.piece_ids(pieces[0])
         assert list(example.target) == vocabulary.piece_ids(pieces[1])
+
+
+@pytest.mark.parametrize(
+    ("method", "alpha", "alphas"),
+    [
+        ({"target_method": "unigram"}, 0.4, (0.4, 0.4)),
+        ({"target_method": "unigram-best"}, 0.4, (0.4, None)),
+        ({"source_method": "unigram-best", "target_method": "unigram"}, 0.4, (None, 0.4)),
+        ({"target_method": "unigram"}, None, (None, None)),
+    ],
+)
+def test_unigram_samples_have_the_alpha_and_the_seed_of_the_settings(
+    make_task: Any, unigram: Vocabulary, method: dict[str, str], alpha: float | None, alphas: Any
+) -> None:
+    methods = {"source_method": "unigram"} | method
+    task = make_task(unigram, **methods, unigram_alpha=alpha, cut_seed=9, max_tokens=999)
+    segmenters = [Unigram(unigram, alpha=one) for one in alphas]
+    for example in (example for batch in batches_of(task, 3) for example in batch):
+        draws = Draw(9, 3, example.line), Draw(9 + TARGET_STREAM, 3, example.line)
+        rows = zip(segmenters, TRAIN[example.line], draws, strict=True)
+        pieces = [segmenter.cut(text, draw) for segmenter, text, draw in rows]
+        assert list(example.source[:-1]) == unigram.piece_ids(pieces[0])
+        assert list(example.target) == unigram.piece_ids(pieces[1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "drawn"),
+    [
+        ("bpe", {"source_dropout": 0.3}, lambda vocabulary: BpeDropout(vocabulary, dropout=0.3)),
+        ("unigram", {"source_alpha": 0.5}, lambda vocabulary: Unigram(vocabulary, alpha=0.5)),
+        ("unigram", {}, lambda vocabulary: Unigram(vocabulary, alpha=0.2)),
+        ("unigram", {"source_dropout": 0.0}, OwnCut),  # as before there was an alpha
+    ],
+)
+def test_sources_of_a_segmenter_are_drawn_by_its_settings(  # noqa: PLR0917
+    kind: str, changes: dict[str, Any], drawn: Any, vocabulary: Vocabulary, unigram: Vocabulary,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    found: list[Any] = []
+    monkeypatch.setattr(Trainer, "train", lambda self: found.append(self.task))
+    sides = [list(side) for text in (TRAIN, DEV) for side in zip(*text, strict=True)]
+    texts = dict(zip(("source", "target", "dev_source", "dev_target"), sides, strict=True))
+    used = vocabulary if kind == "bpe" else unigram
+    settings = replace(SMALLEST, steps=1, seed=7, **changes)
+    train_segmenter(tmp_path / "out", vocabulary=used, settings=settings, **texts)
+    (task,) = found
+    cut_source = drawn(used)
+    examples = [example for batch in batches_of(task, 3) for example in batch]
+    assert sorted(example.line for example in examples) == list(range(len(TRAIN)))
+    for example in examples:
+        pieces = cut_source.cut(TRAIN[example.line][0], Draw(7, 3, example.line))
+        assert list(example.source[:-1]) == used.piece_ids(pieces)
+        assert example.marked == used.normalize(TRAIN[example.line][1])
+    dev = {example.line: example for example in task._dev_examples({})}
+    for line, (source, _) in enumerate(DEV):
+        assert list(dev[line].source[:-1]) == used.piece_ids(used.encode(source))  # as in use
 
 
 def test_a_recipes_settings_reach_the_training_of_a_translator(

@@ -109,6 +109,12 @@ def test_every_answer_is_brute_force(
         math.exp(-log_partition), rel=1e-3
     )
     assert score.unknown == target.count("☃")
+    assert score.best_log_probability == pytest.approx(max(cuts.values()), abs=1e-4)
+    assert score.gap == pytest.approx(log_partition - max(cuts.values()), abs=1e-5)
+    probabilities = [math.exp(one - log_partition) for one in cuts.values()]
+    assert score.entropy == pytest.approx(-sum(p * math.log(p) for p in probabilities), abs=1e-4)
+    assert score.bytes == len(f"{target}\n".encode())
+    assert score.bits_per_byte * score.bytes == pytest.approx(score.bits_per_character * score.characters)
 
     assert_posterior(chosen, source, target, cuts)
 

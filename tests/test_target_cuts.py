@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from dpe.errors import UserError
 from dpe.segmenter.settings import SegmentSettings
+from dpe.store import key_of
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
 from dpe.training.processes import Processes, Session
@@ -28,6 +30,31 @@ def test_random_targets_have_draws_of_their_own() -> None:
     cuts = [CountTargets(segmenter, seed=1).start(epoch)(7, text) for epoch in (0, 0, 1)]
     assert cuts[0] == cuts[1] != cuts[2]
     assert cuts[0] != segmenter.cut(text, Draw(1, 0, 7))  # which is how a source would be cut
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"source_method": "bpe-dropout"}, {"source_dropout": 0.1, "epoch": 3}),
+        ({"source_method": "unigram"}, {"source_alpha": 0.3, "epoch": 3}),
+        ({"source_method": "unigram", "cut_seed": 9}, {"source_alpha": 0.3, "seed": 9, "epoch": 3}),
+        (
+            {"source_method": "unigram-best", "target_sampling": 2.0},
+            {"mode": "sample", "temperature": 2.0, "epoch": 3},
+        ),
+        ({"source_method": "unigram", "target_method": "dpe-fixed"}, {}),
+    ],
+)
+def test_the_key_of_targets_holds_how_their_sources_are_drawn_and_no_defaults(
+    tmp_path: Path, changes: dict[str, Any], wanted: dict[str, Any]
+) -> None:
+    segmenter = save_segmenter(tmp_path / "segmenter", learned_vocabulary())
+    text = open_corpus(write_corpus(tmp_path), "train")
+    cuts = KeptCuts(segmenter, text, tmp_path / "cuts", Session())
+    settings = replace(SETTINGS, unigram_alpha=0.3, **changes)
+    targets = SegmenterTargets(cuts, settings, work=tmp_path, processes=Processes())
+    key = key_of({"cutter": cuts.fingerprint, "text": text.describe()} | wanted)
+    assert targets.path(3) == tmp_path / "cuts" / f"{key}.epoch-{wanted.get('epoch', 0):03}.pieces.gz"
 
 
 class SlowCuts(KeptCuts):

@@ -21,8 +21,9 @@ from dpe import Translator, UserError
 from dpe.cli import run
 from dpe.model.checkpoint import MODEL, save_model
 from dpe.model.translation import TranslationTransformer
+from dpe.text.dictionaries import token_names
 from dpe.text.vocabulary import Vocabulary
-from dpe.translator.ctranslate2 import export_model, token_names
+from dpe.translator.ctranslate2 import export_model
 from dpe.translator.translator import LONGEST_PART, export_translator, exported, length_limit, load_model
 from tests.segmenters import learned_vocabulary, save_segmenter
 from tests.translators import SETTINGS, TEST, train, write_corpus

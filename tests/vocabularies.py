@@ -30,11 +30,13 @@ def make_vocabulary(
     type: VocabularyType = "bpe",
     protected: Sequence[str] = (),
     prefix: bool = True,
+    at_ends: bool = False,
     special: Sequence[str] = SPECIAL,
 ) -> Vocabulary:
     """A vocabulary of exactly these pieces (with their scores), behind the special and the protected ones.
 
-    No normalisation but SentencePiece's for blanks; `prefix`: whether the first word of a line is marked too.
+    No normalisation but SentencePiece's for blanks; `prefix`: whether the first word of a line is marked too;
+    `at_ends`: whether words end with their markers.
     """
     kinds = proto.ModelProto.SentencePiece
     model = proto.ModelProto()
@@ -42,6 +44,7 @@ def make_vocabulary(
     spec.model_type = {"unigram": 1, "bpe": 2}[type]
     places = [special.index(piece) if piece in special else -1 for piece in SPECIAL]
     spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = places
+    spec.treat_whitespace_as_suffix = at_ends
     model.normalizer_spec.name = "identity"
     model.normalizer_spec.add_dummy_prefix = prefix
     for piece in special:

@@ -36,20 +36,36 @@ def setting_option(
 PRESET = "the preset's"
 VocabularyFile = Annotated[Path, typer.Option("--vocab", metavar="FILE", help="A SentencePiece model.")]
 InputFile = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="Text, plain, .gz or .xz; standard input if absent.")
+    Path | None,
+    typer.Argument(metavar="FILE", help="Text, plain, .gz, .xz or .zst; standard input if absent."),
 ]
 OutFile = Annotated[
     Path | None,
     typer.Option(
         "--out",
         metavar="FILE",
-        help="Where to write, compressed if it ends in .gz or .xz; standard output if absent.",
+        help="Where to write, compressed if it ends in .gz, .xz or .zst; standard output if absent.",
+    ),
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Work on the Ray cluster at this address (auto: the one that this machine is part of), or, "
+        "without an address, on one that is started on this machine.",
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same result.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON instead of tables.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")]
+GoldFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--gold", metavar="FILE", help="Gold: word, tab, morphs separated by spaces; may be .gz or .xz."
+    ),
+]
 BleuTokenize = Annotated[
     BleuTokens,
     typer.Option(help="What BLEU takes for a token, as in sacreBLEU; zh and char for text without spaces."),
@@ -57,7 +73,9 @@ BleuTokenize = Annotated[
 
 # Of both trainings.
 Preset = Annotated[PresetName, typer.Option(help="Sizes and training; base is the paper's.")]
-SourceSide = Annotated[Path | None, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")]
+SourceSide = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Source side, plain, .gz, .xz or .zst.")
+]
 TrainTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the training text.")]
 DevTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the development text.")]
 ModelOut = Annotated[

@@ -1,20 +1,24 @@
-"""Commands of the text layer: demo-corpus, clean, vocab, pieces, encode, decode."""
+"""Commands of the text layer: demo-corpus, clean, vocab, pieces, encode, decode, noise."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpe.choices import CountMethod, Normalization, PieceFormat, VocabularyType
+from dpe.choices import CountMethod, DictionaryFormat, Normalization, PieceFormat, VocabularyType
 from dpe.commands import options
 from dpe.commands.options import named_file, refuse_overwriting, setting_option
-from dpe.errors import UserError
+from dpe.errors import UserError, refuse
+from dpe.files import is_standard_stream
 from dpe.progress import Progress
 from dpe.text.learning import VocabularySettings
+
+if TYPE_CHECKING:
+    from dpe.text.vocabulary import Vocabulary
 
 
 def demo_corpus(
@@ -38,7 +42,7 @@ def demo_corpus(
 def clean(
     context: typer.Context,
     *,
-    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")],
+    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz, .xz or .zst.")],
     target: Annotated[Path, typer.Option(metavar="FILE", help="Target side.")],
     out_source: Annotated[
         Path, typer.Option(metavar="FILE", callback=named_file, help="Where the kept source lines go.")
@@ -95,12 +99,23 @@ def vocab(
         Path | None,
         typer.Option(metavar="FILE", help="Also write all pieces and their scores, for other toolkits."),
     ] = None,
+    from_segmenter: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Prune the vocabulary of this segmenter instead of learning one."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="With --from-segmenter: processes. [default: one per core]")
+    ] = None,
+    device: options.Device = "auto",
 ) -> None:
     """Learn one vocabulary from all the text given (a SentencePiece model).
 
+    With --from-segmenter it is the vocabulary of a trained segmenter, pruned to --size pieces: those stay
+    whose removal would cost the segmenter's posterior over this text most. The result is a unigram model.
+
     Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
     """
-    from dpe.files import is_standard_stream, refuse_same_file
+    from dpe.files import refuse_same_file
     from dpe.text.corpus import read_lines, write_lines
     from dpe.text.learning import learn_vocabulary
 
@@ -111,35 +126,102 @@ def vocab(
     refuse_same_file([path.resolve() for path in (out, listing) if path])
     if not source and not target:
         raise UserError("No text to learn from; give --source or --target files.")
-    protected = tuple(line for line in read_lines(protect) if line) if protect else ()
-    settings = VocabularySettings(
-        size=size,
-        type=kind,
-        normalization=normalization,
-        character_coverage=character_coverage,
-        protected=protected,
-        sample_lines=sample_lines,
-    )
     progress: Progress = context.obj
-    learned = learn_vocabulary([*source, *target], settings, progress=progress)
-    learned.save(out)
+    if from_segmenter:
+        learned = _pruned(context, from_segmenter)
+    else:
+        protected = tuple(line for line in read_lines(protect) if line) if protect else ()
+        settings = VocabularySettings(
+            size=size,
+            type=kind,
+            normalization=normalization,
+            character_coverage=character_coverage,
+            protected=protected,
+            sample_lines=sample_lines,
+        )
+        learned = learn_vocabulary([*source, *target], settings, progress=progress)
+        learned.save(out)
     if listing:
         write_lines(listing, learned.listing())
     progress.say(f"{out}: {len(learned):,} pieces, {len(learned.characters):,} characters")
 
 
-def pieces(*, vocab: options.VocabularyFile, out: options.OutFile = None) -> None:
-    """List the pieces that text is segmented into, one a line: the dictionary that another toolkit needs.
+def _pruned(context: typer.Context, segmenter: Path) -> Vocabulary:
+    """The vocabulary of a segmenter, pruned; from the options of `dpe vocab`."""
+    from dpe.corpus_run.pruning import prune_vocabulary
+    from dpe.training.processes import Session
 
-    Special pieces (padding, unknown, begin, end) are left out; toolkits have their own.
+    given = context.params
+    for name in ("type", "normalization", "character_coverage", "protect"):
+        parameter = "kind" if name == "type" else name
+        if getattr(context.get_parameter_source(parameter), "name", "") == "COMMANDLINE":
+            raise UserError(
+                "--from-segmenter keeps the characters, normalisation and protected strings of its "
+                f"vocabulary and gives a unigram model; leave --{name.replace('_', '-')} out."
+            )
+    if len(given["target"]) != 1 or len(given["source"]) > 1:
+        raise UserError("--from-segmenter needs one --target file, and at most one --source file.")
+    return prune_vocabulary(
+        given["out"],
+        segmenter=segmenter,
+        source=next(iter(given["source"]), None),
+        target=given["target"][0],
+        size=given["size"],
+        session=Session(device=given["device"], workers=given["workers"], progress=context.obj),
+    )
 
-    Example: `dpe pieces --vocab vocab.model > pieces.txt`
+
+def pieces(
+    context: typer.Context,
+    *,
+    vocab: options.VocabularyFile,
+    format: Annotated[
+        DictionaryFormat, typer.Option(help="The toolkit; plain is one piece a line.")
+    ] = "plain",
+    counts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write how often each piece occurs in this segmented text (--format pieces)."
+        ),
+    ] = None,
+    target_vocab: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For hf-marian: the target's, if it is another.")
+    ] = None,
+    out: options.OutFile = None,
+) -> None:
+    """List the pieces that text is segmented into: the dictionary that another toolkit needs.
+
+    Special symbols (padding, unknown, begin, end) are the toolkit's; plain, fairseq and eole lists have none,
+    because these toolkits add them. hf-marian is a directory for MarianTokenizer.from_pretrained.
+
+    Example: `dpe pieces --vocab vocab.model --format fairseq --out dict.txt`
     """
-    from dpe.text.corpus import write_lines
+    from dpe.text.corpus import read_lines, write_lines
+    from dpe.text.dictionaries import Dictionary, count_pieces, write_marian_tokenizer
     from dpe.text.vocabulary import Vocabulary
 
-    refuse_overwriting(out, vocab)
-    write_lines(out, Vocabulary.load(vocab).ids)
+    has_counts, is_directory = format in ("plain", "fairseq", "eole"), format == "hf-marian"
+    refuse(
+        (counts and not has_counts, f"A dictionary for {format} has no counts; leave --counts out."),
+        (target_vocab and not is_directory, "--target-vocab is for hf-marian; write a dictionary per side."),
+        (
+            is_directory and (out is None or is_standard_stream(out)),
+            "hf-marian is a directory; give its name as --out.",
+        ),
+        (is_directory and out and out.exists(), f"{out} already exists; choose another --out, or remove it."),
+    )
+    refuse_overwriting(out, vocab, counts)
+    vocabulary = Vocabulary.load(vocab)
+    if out and is_directory:
+        write_marian_tokenizer(out, vocabulary, Vocabulary.load(target_vocab) if target_vocab else vocabulary)
+        return
+    progress: Progress = context.obj
+    dictionary = Dictionary(vocabulary, format)
+    counted = count_pieces(progress.track(read_lines(counts), "counting"), vocabulary) if counts else None
+    write_lines(out, dictionary.lines(counted))
+    if dictionary.left_out:
+        some = ", ".join(map(repr, dictionary.left_out[:3]))
+        progress.say(f"left out {len(dictionary.left_out)} pieces that {format} cannot have ({some})")
 
 
 def encode(
@@ -158,12 +240,16 @@ def encode(
     nbest: Annotated[
         int, typer.Option(help="For unigram with --alpha: sample among this many best; -1 is all.")
     ] = -1,
+    skew: Annotated[
+        float,
+        typer.Option(min=0.0, help="For uniform: the weight of a segmentation of n pieces is exp(-SKEW n)."),
+    ] = 0.0,
     seed: Annotated[int, typer.Option(help="Random segmentations depend on seed, epoch and line only.")] = 1,
     epoch: Annotated[int, typer.Option(min=0, help="Another epoch gives other random segmentations.")] = 0,
     format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
     out: options.OutFile = None,
 ) -> None:
-    """Segment text by counts: BPE, BPE dropout, longest match, unigram. One line in, one line out.
+    """Segment text by counts: BPE, BPE dropout, longest match, unigram, uniform. One line in, one line out.
 
     Example: `dpe encode --vocab vocab.model --method bpe-dropout --epoch 3 train.fi > train.3.pieces`
     """
@@ -174,7 +260,7 @@ def encode(
     from dpe.text.vocabulary import Vocabulary
 
     vocabulary = Vocabulary.load(vocab)
-    segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest)
+    segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest, skew=skew)
     progress: Progress = context.obj
     refuse_overwriting(out, file, vocab)
     lines = enumerate(progress.track(read_lines(file), "encoding"))
@@ -201,9 +287,10 @@ def decode(
 
     vocabulary = Vocabulary.load(vocab)
     progress: Progress = context.obj
-    # Where a tab may be text, one that separates segmentations stands before the marker of the next.
+    # Where a tab may be text, one that separates segmentations stands beside the marker of a word.
     may_be_text = format != "ids" and "\t" in vocabulary.normalize("a\tb")
-    separator = re.compile(f"\t(?={MARKER})" if may_be_text else "\t")
+    beside = f"(?<={MARKER})\t" if vocabulary.marks_ends else f"\t(?={MARKER})"
+    separator = re.compile(beside if may_be_text else "\t")
 
     def decoded() -> Iterator[str]:
         for number, line in enumerate(progress.track(read_lines(file), "decoding"), start=1):
@@ -215,3 +302,23 @@ def decode(
 
     refuse_overwriting(out, file, vocab)
     write_lines(out, decoded())
+
+
+def noise(
+    *,
+    file: options.InputFile = None,
+    rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="The share of letters that is edited.")],
+    seed: options.Seed = 1,
+    out: options.OutFile = None,
+) -> None:
+    """Make typing errors: swap neighbouring letters, drop, insert, replace. One line in, one line out.
+
+    New letters are drawn from those of the line. Its errors depend on rate, seed, its number and itself only.
+
+    Example: `dpe noise --rate 0.02 --seed 1 test.en > test.noisy.en`
+    """
+    from dpe.evaluation.noise import add_noise
+    from dpe.text.corpus import read_lines, write_lines
+
+    refuse_overwriting(out, file)
+    write_lines(out, add_noise(read_lines(file), rate=rate, seed=seed))

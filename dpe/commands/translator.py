@@ -53,7 +53,7 @@ def train_translator(
     context: typer.Context,
     *,
     vocab: options.VocabularyFile,
-    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")],
+    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz, .xz or .zst.")],
     target: options.TrainTarget,
     dev_source: Annotated[Path, typer.Option(metavar="FILE", help="Source side of the development text.")],
     dev_target: options.DevTarget,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpe.lattice.lattice import LatticeBatch, LatticeBuilder
 from dpe.text.draws import NOISE_STREAM, generator
-from dpe.text.words import MARKER, split_words
+from dpe.text.words import MARKER
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -53,18 +53,15 @@ def _code_points(text: str) -> NDArray[np.uint32]:
 
 
 class MixedExample(NamedTuple):
-    """A line as the mixed model sees it: source pieces (None for a language model) and the marked target.
+    """A line as the mixed model sees it: source pieces (None for a language model) and target words.
 
     A tuple, because many wait for their batch, and workers send them.
     """
 
     line: int
     source: Sequence[int] | None  # ids, the end of sentence last
-    marked: str
-
-    @property
-    def words(self) -> list[str]:
-        return split_words(self.marked)
+    words: Sequence[str]  # of the marked target
+    marked: str  # the words joined
 
     @property
     def size(self) -> tuple[int, int]:
@@ -80,7 +77,7 @@ def mixed_example(
     source = None
     if source_pieces is not None:
         source = [*vocabulary.piece_ids(source_pieces), vocabulary.eos_id]
-    return MixedExample(number, source, marked)
+    return MixedExample(number, source, vocabulary.words(marked), marked)
 
 
 @dataclass(frozen=True)

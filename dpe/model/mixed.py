@@ -66,9 +66,10 @@ class MixedTransformer(nn.Module):
     @classmethod
     def of(cls, settings: MixedSettings, vocabulary: Vocabulary, *, source: bool) -> MixedTransformer:
         """An untrained model over a vocabulary."""
-        if settings.decoder == "words" and MARKER not in vocabulary.ids:
+        if settings.decoder == "words" and (MARKER not in vocabulary.ids or vocabulary.marks_ends):
             raise UserError(
-                f"decoder = words needs a vocabulary that has {MARKER} as a piece; use characters."
+                f"decoder = words needs a vocabulary that has {MARKER} as a piece, at the start of words; "
+                "use characters."
             )
         begin_word = [number for piece, number in vocabulary.ids.items() if piece.startswith(MARKER)]
         return cls(

@@ -17,7 +17,7 @@ from dpe.model.mixed import MixedTransformer
 from dpe.segmenter.likelihood import batch_edge_scores, best_log_probability, marginal_log_likelihood
 from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings
 from dpe.text.draws import Draw
-from dpe.text.segmenters import CountSegmenter, source_segmenter
+from dpe.text.segmenters import CountSegmenter, source_noise, source_segmenter
 from dpe.text.text_file import ParallelText, Text
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Processes, Session
@@ -50,9 +50,10 @@ def train_segmenter(
         raise UserError("Give a source for the training and the development text, or train without a source.")
     if not settings.source:
         source = dev_source = None
-        settings = replace(settings, source_dropout=0.0)
+        settings = replace(settings, source_dropout=0.0, source_alpha=None)
     vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary.load(Path(vocabulary))
-    cut_source = source_segmenter(vocabulary, settings.source_dropout)
+    noise = source_noise(vocabulary.type, settings.source_dropout, settings.source_alpha)
+    cut_source = source_segmenter(vocabulary, *noise)
     with session.joined() as processes:
         train = ParallelText.open(source, target, cache=out / "cache")
         dev = ParallelText.open(dev_source, dev_target, cache=out / "cache")

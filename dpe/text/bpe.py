@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dpe.errors import UserError
 from dpe.text.draws import Draw
-from dpe.text.words import WordCache, split_words
+from dpe.text.words import WordCache
 
 if TYPE_CHECKING:
     from dpe.text.vocabulary import Vocabulary
@@ -44,7 +44,7 @@ class BpeDropout:
         survivals = draw_survivals(self._dropout, draw.generator())
         pieces: list[str] = []
         until_drop = survivals()  # merges that survive before the next drop
-        for text in split_words(marked):
+        for text in self._vocabulary.words(marked):
             word = self._words[text]
             if word.merges <= until_drop:
                 until_drop -= word.merges

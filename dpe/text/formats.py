@@ -68,7 +68,7 @@ def _from_pieces(text: str, vocabulary: Vocabulary) -> list[str]:
     special_ids = (vocabulary.pad_id, vocabulary.unk_id, vocabulary.bos_id, vocabulary.eos_id)
     special = {vocabulary.pieces[i]: vocabulary.pieces_of_ids([i]) for i in special_ids}
     special = {piece: read for piece, read in special.items() if not may_be_piece(piece)}
-    if vocabulary.marks_first_word and MARKER not in text and len(tokens) > 1:
+    if vocabulary.marks_every_word and MARKER not in text and len(tokens) > 1:
         for token in tokens:
             if token not in special and not may_be_piece(token):
                 raise UserError(
@@ -89,15 +89,14 @@ def _with_joints(pieces: Iterable[str], vocabulary: Vocabulary) -> str:
     written: list[str] = []
     word_has_text = False
     for piece in filter(None, vocabulary.surfaces(pieces)):
-        if piece.startswith(MARKER):
+        if not vocabulary.marks_ends and piece.startswith(MARKER):
             written += " ", piece[1:]
             word_has_text = len(piece) > 1
         else:
-            written += [_JOINT + " ", piece] if word_has_text else [piece]
-            word_has_text = True
-    # The spaces inside a run of unknown characters are still markers.
-    line = "".join(written).replace(MARKER, " ")
-    return line.removeprefix(" ") if vocabulary.marks_first_word else line
+            written += [_JOINT + " ", piece] if word_has_text and piece != MARKER else [piece]
+            word_has_text = not piece.endswith(MARKER)
+    # Markers at the ends of pieces, and those inside a run of unknown characters, are spaces.
+    return vocabulary.without_outer_space("".join(written).replace(MARKER, " "))
 
 
 def _from_joints(text: str, vocabulary: Vocabulary) -> list[str]:
@@ -109,11 +108,14 @@ def _from_joints(text: str, vocabulary: Vocabulary) -> list[str]:
         return []
     if MARKER in text:
         raise UserError(f"{text[:20]!r} contains a U+2581, as pieces do; is it --format pieces?")
-    pieces: list[str] = []
-    marker = MARKER if vocabulary.marks_first_word else ""
-    for token in text.split(" "):
-        pieces.append(marker + token.removesuffix(_JOINT))
-        marker = "" if token.endswith(_JOINT) else MARKER
+    tokens = text.split(" ")
+    is_end = [not token.endswith(_JOINT) for token in tokens[:-1]]  # of a word
+    outer = vocabulary.marks_every_word
+    marked = [*is_end, outer] if vocabulary.marks_ends else [outer, *is_end]
+    pieces = []
+    for token, has_marker in zip(tokens, marked, strict=True):
+        marker, part = MARKER * has_marker, token.removesuffix(_JOINT)
+        pieces.append(part + marker if vocabulary.marks_ends else marker + part)
     return [piece for piece in pieces if piece]
 
 

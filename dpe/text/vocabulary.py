@@ -6,22 +6,24 @@ the word marker U+2581 and one marker stands before the first word. The joined p
     encode("two  words")  ->  ["▁two", "▁word", "s"]        normalize("two  words")  ->  "▁two▁words"
 
 A model with byte fallback writes a character that is no piece as the pieces of its bytes (`<0xE2>`). They
-never match text; `surfaces` gives the text of pieces as written.
+never match text; `surfaces` gives the text of pieces as written. A model may also mark where words end
+(`two▁words▁`), as those made of subword-nmt's codes do.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dpe.choices import VocabularyType
+from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
 from dpe.files import os_errors, whole_file
+from dpe.text.best_pieces import UNKNOWN_PENALTY
 from dpe.text.sentencepiece_model import (
     BPE,
     BYTE,
@@ -31,9 +33,11 @@ from dpe.text.sentencepiece_model import (
     ProtectedUnigram,
     load_processor,
     parse,
+    protecting_scores,
+    remove_pieces,
     with_special_pieces,
 )
-from dpe.text.words import MARKER, SPECIAL_PIECES, byte_piece, checked_text, surfaces
+from dpe.text.words import MARKER, SPECIAL_PIECES, byte_piece, checked_text, split_words, surfaces
 
 
 class Vocabulary:
@@ -53,6 +57,7 @@ class Vocabulary:
         self.pieces, special = with_special_pieces(self._model, SPECIAL_PIECES)
         self.pad_id, self.unk_id = special["pad"], special["unk"]
         self.bos_id, self.eos_id = special["bos"], special["eos"]
+        self.marks_ends: bool = self._model.trainer_spec.treat_whitespace_as_suffix
 
     @classmethod
     def load(cls, path: Path | str) -> Vocabulary:
@@ -91,13 +96,20 @@ class Vocabulary:
         return {p.piece: i for i, p in enumerate(self._model.pieces) if p.type == BYTE}
 
     @cached_property
-    def _written_ids(self) -> Mapping[str, int]:
+    def written_ids(self) -> Mapping[str, int]:
+        """Id of every piece that segmented text may have: those that match text, and bytes."""
         return {**self.ids, **self.byte_ids}
 
     @cached_property
     def scores(self) -> Mapping[str, float]:
         """SentencePiece's score of every piece that may match text: log-probability in a unigram model."""
         return {piece: self._model.pieces[i].score for piece, i in self.ids.items()}
+
+    @cached_property
+    def unknown_score(self) -> float:
+        """What an unknown character scores in a unigram model, in SentencePiece too."""
+        known = [p.score for p in self._model.pieces if p.type == NORMAL]
+        return min(known, default=0.0) - UNKNOWN_PENALTY
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:
@@ -170,15 +182,20 @@ class Vocabulary:
         """What each piece as written stands for in the marked line; joined they are that line."""
         return surfaces(pieces, self.byte_ids) if self.byte_ids else list(pieces)
 
-    def as_unigram(self, scores: Mapping[str, float]) -> Vocabulary:
-        """A unigram model with these pieces and ids, and the scores given; other scores stay."""
+    def as_unigram(self, scores: Mapping[str, float], *, without: Collection[str] = ()) -> Vocabulary:
+        """A unigram model with these pieces, and the score given of every piece that is not protected.
+
+        Ids stay, unless there are pieces to go `without`. With protected strings all scores are shifted,
+        which changes no probability, so that SentencePiece itself keeps these strings whole.
+        """
         model = type(self._model)()
         model.CopyFrom(self._model)
         model.trainer_spec.model_type = UNIGRAM
-        model.ClearField("self_test_data")  # segmentations of the old scores
-        for piece, score in scores.items():
+        if hasattr(model, "self_test_data"):  # segmentations of the old scores; not in SentencePiece 0.2.3
+            model.ClearField("self_test_data")
+        for piece, score in protecting_scores(scores, self.protected).items():
             model.pieces[self.ids[piece]].score = score
-        return Vocabulary(model.SerializeToString())
+        return Vocabulary(remove_pieces(model, without).SerializeToString())
 
     def require(self, type: VocabularyType, method: str) -> None:
         """Refuse a method that does not work with this type of vocabulary."""
@@ -218,18 +235,40 @@ class Vocabulary:
 
     def piece_ids(self, pieces: Iterable[str]) -> list[int]:
         """Ids of pieces as written; a run of unknown characters has the one unknown id, so this is lossy."""
-        ids, unknown = self._written_ids, self.unk_id
+        ids, unknown = self.written_ids, self.unk_id
         return [ids.get(piece, unknown) for piece in pieces]
 
     def decode(self, pieces: Iterable[str]) -> str:
         """Plain text of pieces as written; the inverse of `encode` up to normalisation."""
-        plain = "".join(self.surfaces(pieces)).replace(MARKER, " ")
-        return plain.removeprefix(" ") if self.marks_first_word else plain
+        return self.plain("".join(self.surfaces(pieces)))
+
+    def plain(self, marked: str) -> str:
+        """A line without markers: the inverse of `normalize` up to normalisation."""
+        return self.without_outer_space(marked.replace(MARKER, " "))
 
     @property
-    def marks_first_word(self) -> bool:
-        """Whether the first word has a marker too; a user's model may leave it out."""
+    def normalization(self) -> Normalization:
+        """Which of our rules it was learned with; a model with rules of its own counts as nfkc."""
+        return "identity" if self._model.normalizer_spec.name == "identity" else "nfkc"
+
+    @property
+    def marks_every_word(self) -> bool:
+        """Whether the first word (or, with markers at ends, the last) has one; a model may leave it out."""
         return bool(self._model.normalizer_spec.add_dummy_prefix)
+
+    def without_outer_space(self, plain: str) -> str:
+        """Without the space of the marker that no space of the line became."""
+        if not self.marks_every_word:
+            return plain
+        return plain.removesuffix(" ") if self.marks_ends else plain.removeprefix(" ")
+
+    def words(self, marked: str) -> list[str]:
+        """The words of a marked line, each with its marker; joined they are the line."""
+        return split_words(marked, at_ends=self.marks_ends)
+
+    def begins_word(self, pieces: Sequence[str], at: int) -> bool:
+        """Whether a piece as written, which is not the first, is known by the markers to begin a word."""
+        return pieces[at - 1].endswith(MARKER) if self.marks_ends else pieces[at].startswith(MARKER)
 
     def pieces_of_ids(self, ids: Iterable[int]) -> list[str]:
         """Pieces of ids; special ids are left out, and unknown text is written as U+2047 (double ?)."""
@@ -260,8 +299,10 @@ def _flaws(model: Any) -> Iterator[str]:
     for p in pieces:
         if p.type in match_text and p.piece in byte_pieces:
             yield f"has {p.piece!r} both as a byte and as text; learn one without this text piece"
-        if p.type in match_text and MARKER in p.piece[1:]:
+        rest = p.piece[:-1] if trainer.treat_whitespace_as_suffix else p.piece[1:]
+        if p.type in match_text and MARKER in rest:
+            place = "last" if trainer.treat_whitespace_as_suffix else "first"
             yield (
-                f"has the piece {p.piece!r}, which crosses a word boundary (U+2581 may only be first); "
-                "learn one with split_by_whitespace and without treat_whitespace_as_suffix"
+                f"has the piece {p.piece!r}, which crosses a word boundary (U+2581 may only be {place}); "
+                "learn one with split_by_whitespace"
             )

@@ -1,7 +1,7 @@
 """Text as SentencePiece sees it: a line is checked to be text, and its marked form is split into words.
 
-A marked line has the word marker U+2581 where a space was, so each word begins with it. No piece crosses a
-word boundary: everything here is segmented word by word.
+A marked line has the word marker U+2581 where a space was, so each word begins with it (or ends with it, in
+some models). No piece crosses a word boundary: everything here is segmented word by word.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ def checked_text(line: object) -> str:
     return line
 
 
-def split_words(marked: str) -> list[str]:
+def split_words(marked: str, *, at_ends: bool = False) -> list[str]:
     """The words of a marked line, each with its marker; joined they are the line.
 
-    `▁two▁words` -> [`▁two`, `▁words`].
+    `▁two▁words` -> [`▁two`, `▁words`], and with markers `at_ends`: `two▁words▁` -> [`two▁`, `words▁`].
     """
     if not marked:
         return []
+    if at_ends:
+        *rest, tail = marked.split(MARKER)
+        return [word + MARKER for word in rest] + [tail] * bool(tail)
     head, *rest = marked.split(MARKER)
     return [head] * bool(head) + [MARKER + word for word in rest]
 

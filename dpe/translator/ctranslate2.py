@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from dpe.files import whole_directory
 from dpe.model.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Stack, sinusoids
 from dpe.model.translation import TranslationTransformer
+from dpe.text.dictionaries import token_names
 from dpe.text.vocabulary import Vocabulary
 
 LONGEST = 2048  # positions on either side; CTranslate2 reads them from a table and refuses what is longer
@@ -42,22 +43,6 @@ def export_model(model: TranslationTransformer, vocabulary: Vocabulary, out: Pat
     spec.optimize(quantization="int8" if int8 else None)
     with whole_directory(out) as aside:
         spec.save(str(aside))
-
-
-def token_names(vocabulary: Vocabulary) -> list[str]:
-    """A name for every id, all different: the piece, or for special pieces that repeat one a longer name.
-
-    CTranslate2 finds ids by name. Only special pieces that the vocabulary had to add can repeat a piece.
-    """
-    names: list[str] = []
-    seen: set[str] = set()
-    for number, piece in enumerate(vocabulary.pieces):
-        name = piece if piece not in seen else f"{piece}{number}"
-        while name in seen or (name != piece and name in vocabulary.ids):
-            name += "_"
-        names.append(name)
-        seen.add(name)
-    return names
 
 
 def _fill(model: TranslationTransformer) -> Any:

@@ -18,7 +18,7 @@ from typing import Protocol
 from dpe.corpus_run.lines import LineCutter
 from dpe.corpus_run.run import CorpusRun
 from dpe.errors import UserError
-from dpe.files import Stamp
+from dpe.files import Stamp, whole_text_file
 from dpe.model.checkpoint import MODEL, read_settings
 from dpe.model.device import choose_device
 from dpe.model.settings import model_settings
@@ -95,8 +95,14 @@ class KeptCuts:
         waiting = f"waiting for another process, which makes {path}"
         return make_once(path, lambda out: self._segment(out, settings), waiting=lambda: say(waiting))
 
+    def seconds(self, settings: SegmentSettings) -> float | None:
+        """How long these targets took; None where an older version made them."""
+        path = _seconds_file(self.path(settings))
+        return float(path.read_text(encoding="utf-8")) if path.exists() else None
+
     def _segment(self, out: Path, settings: SegmentSettings) -> None:
         """Write the pieces of every target line to `out`; resumes what a killed process left."""
+        begin = time.monotonic()
         epoch = f" for epoch {settings.epoch + 1}" if settings.is_random else ""
         self._session.progress.say(f"segmenting the target side{epoch}")
         run = CorpusRun(
@@ -110,6 +116,12 @@ class KeptCuts:
         if Stamp.of(self._segmenter / MODEL) != self._stamp:  # the name of `out` holds the key of the first
             out.unlink(missing_ok=True)
             raise UserError(f"{self._segmenter} was trained further while it was in use; start again.")
+        with whole_text_file(_seconds_file(out)) as file:  # of this start; an earlier one was killed
+            file.write(f"{time.monotonic() - begin:.1f}\n")
+
+
+def _seconds_file(cuts: Path) -> Path:
+    return cuts.with_name(f"{cuts.name}.seconds")
 
 
 class SegmenterTargets:
@@ -129,9 +141,10 @@ class SegmenterTargets:
         keep: int | None = None,
     ) -> None:
         self._cuts, self._processes, self._work, self._keep = cuts, processes, work / "cuts", keep
-        follows_dropout = settings.target_method == "dpe" and settings.source_method == "bpe-dropout"
+        follows = settings.source_method if settings.target_method == "dpe" and cuts.has_source else None
         self._settings = SegmentSettings(
-            source_dropout=settings.bpe_dropout if follows_dropout and cuts.has_source else 0.0,
+            source_dropout=settings.bpe_dropout if follows == "bpe-dropout" else 0.0,
+            source_alpha=settings.unigram_alpha if follows == "unigram" else None,
             mode="best" if settings.target_sampling is None else "sample",
             temperature=settings.target_sampling or 1.0,
             seed=settings.cut_seed,
@@ -148,19 +161,26 @@ class SegmenterTargets:
             while not path.exists():
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
             text = self._open(path)
-        self._report = {"cutting_seconds": round(time.monotonic() - begin, 2)}
         before = self.path(epoch - 1)
+        self._report = {"cutting_seconds": round(time.monotonic() - begin, 2)}
+        if epoch == 0 or before != path:
+            taken = self._cuts.seconds(self._settings_of(epoch))
+            self._report |= {} if taken is None else {"targets_took_seconds": taken}
         if self._processes.first and epoch and before != path:
             if before.exists():
                 lines, words = changed_shares(before, path)
                 self._report |= {"changed_lines": lines, "changed_words": words}
             for old in range(epoch + 1 - self._keep if self._keep else 0):
-                self.path(old).unlink(missing_ok=True)
+                for file in (self.path(old), _seconds_file(self.path(old))):
+                    file.unlink(missing_ok=True)
         self._started = time.monotonic()
         return partial(_pieces_of_line, text)
 
     def report(self) -> dict[str, float]:
-        """Seconds that the epoch was segmented and trained, and the share of lines and words that changed."""
+        """Seconds of the epoch, and the share of lines and words that changed.
+
+        It waited `cutting_seconds` for its targets, which took longer where somebody else had made them.
+        """
         return self._report | {"training_seconds": round(time.monotonic() - self._started, 2)}
 
     def path(self, epoch: int) -> Path:
@@ -195,6 +215,7 @@ def changed_shares(before: Path, after: Path, *, most: int = _COMPARED) -> tuple
         words += one.count(MARKER)
         if one != other:
             changed_lines += 1
-            pairs = zip(one.split(f" {MARKER}"), other.split(f" {MARKER}"), strict=False)
+            between = f"{MARKER} " if one.endswith(MARKER) else f" {MARKER}"
+            pairs = zip(one.split(between), other.split(between), strict=False)
             changed_words += sum(a != b for a, b in pairs)
     return changed_lines / max(lines, 1), changed_words / max(words, 1)

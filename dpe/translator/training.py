@@ -99,8 +99,12 @@ def check_settings(settings: TranslatorSettings, segmenter: Path | None, vocabul
             raise UserError(
                 "The segmenter was trained with another vocabulary; use the vocab.model in its directory."
             )
+    source = settings.source_method
     check_methods(
-        settings.source_method, method, reads_source=reads_source, sampling=settings.target_sampling
+        "unigram-best" if source == "unigram" and settings.unigram_alpha is None else source,
+        method,
+        reads_source=reads_source,
+        sampling=settings.target_sampling,
     )
     for one in {settings.source_method, method} - {*SEGMENTER_METHODS}:
         count_segmenter(one, settings, vocabulary)  # which refuses another type of vocabulary
@@ -108,12 +112,14 @@ def check_settings(settings: TranslatorSettings, segmenter: Path | None, vocabul
 
 def count_segmenter(method: str, settings: TranslatorSettings, vocabulary: Vocabulary) -> CountSegmenter:
     """The count-based segmenter of that name with these settings."""
+    samples = method == "unigram"
     return make_segmenter(
-        method,
+        "unigram" if method == "unigram-best" else method,
         vocabulary,
         dropout=settings.bpe_dropout,
-        alpha=settings.unigram_alpha,
+        alpha=settings.unigram_alpha if samples else None,
         nbest=settings.unigram_nbest,
+        skew=settings.uniform_skew,
     )
 
 
@@ -210,7 +216,7 @@ class TranslatorTask:
 
     @torch.no_grad()
     def evaluate(self, processes: Processes) -> dict[str, float]:
-        """BLEU of greedy translations, and bits per token of the reference in the vocabulary's own pieces."""
+        """BLEU and length of greedy translations, and bits per token of the reference in BPE's pieces."""
         report = self._targets.report()
         self.model.eval()
         nats, tokens = 0.0, 0
@@ -222,10 +228,10 @@ class TranslatorTask:
             translations |= self._translated(batch)
         bits = bits_of(*processes.sum_scalars([nats, tokens]))
         lines = processes.join_lines(translations)
-        bleu = self._bleu(
+        bleu, length = self._bleu(
             [lines[one.line] for one in self._dev], [self._dev_text[one.line].target for one in self._dev]
         )
-        return {"score": -bleu, "dev_bleu": bleu, "dev_bits": bits} | report
+        return {"score": -bleu, "dev_bleu": bleu, "dev_length": length, "dev_bits": bits} | report
 
     def shown(self, score: float, dev_bits: float) -> str:
         return f"BLEU {-score:.4g}, {dev_bits:.4g} bits per token"

@@ -22,10 +22,10 @@ from dpe.model.settings import model_settings
 from dpe.model.translation import TranslationTransformer
 from dpe.store import make_once
 from dpe.text.corpus import Strings, lines_of
+from dpe.text.dictionaries import token_names
 from dpe.text.preparation import Moses
 from dpe.text.vocabulary import Vocabulary
-from dpe.text.words import MARKER
-from dpe.translator.ctranslate2 import LONGEST, export_model, token_names
+from dpe.translator.ctranslate2 import LONGEST, export_model
 from dpe.translator.settings import BATCH_TOKENS, Search, TranslatorSettings
 
 WINDOW = 2_000  # lines of a stream that are translated together
@@ -139,7 +139,7 @@ class Translator:
         parts = []
         while len(names) > LONGEST_PART:
             middle = range(LONGEST_PART, LONGEST_PART // 2, -1)
-            end = next((at for at in middle if pieces[at].startswith(MARKER)), LONGEST_PART)
+            end = next((at for at in middle if self.vocabulary.begins_word(pieces, at)), LONGEST_PART)
             parts.append(names[:end])
             pieces, names = pieces[end:], names[end:]
         return [*parts, names] if names else parts
