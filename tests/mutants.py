@@ -191,7 +191,7 @@ FAULTS = (
     ),
     Fault(
         "model/batch_order.py",
-        "generator(seed, epoch).shuffle(order)",
+        "random.shuffle(order)",
         "pass",
         PROTOCOL + "test_lines_are_shuffled_across_windows",
     ),

@@ -60,7 +60,8 @@ def epoch_windows(
     batch of its own.
     """
     order = np.arange(count, dtype=np.int32 if count < 2**31 else np.int64)
-    generator(seed, epoch).shuffle(order)
+    random = generator(seed, epoch)
+    random.shuffle(order)
     width = shares * max(window // shares, min(window, _SMALLEST_SHARE))
     begins = range(start * width, count, width)
     parts = [[order[begin : begin + width][share::shares] for share in own] for begin in begins]
@@ -77,7 +78,8 @@ def epoch_windows(
             kept = [example for example in examples if example is not None]
             left_out += len(examples) - len(kept)
             batches = list(_by_length(kept, size, budget))
-            random = generator(ORDER_STREAM, seed, epoch, number, share)
+            if number or share:  # else as in earlier versions, so that a text of one window keeps its results
+                random = generator(ORDER_STREAM, seed, epoch, number, share)
             found.append([batches[i] for i in random.permutation(len(batches))])
         yield Window(found, left_out)
 
