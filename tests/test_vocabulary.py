@@ -188,7 +188,6 @@ def test_a_users_model_without_padding_or_beginning(kind: str, text: list[str]) 
     [
         ({"model_type": "char"}, "neither a BPE nor a unigram"),
         ({"model_type": "word"}, "neither a BPE nor a unigram"),
-        (
             {"model_type": "bpe", "split_by_whitespace": False, "treat_whitespace_as_suffix": True},
             "crosses a word",
         ),
