@@ -20,6 +20,7 @@ import re
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,9 @@ _VERSION, _END = "#version: 0.2", "</w>"
 _LITERAL = re.compile(r"(?:\\[^A-Za-z0-9]|[^\\.^$*+?{}\[\]|()])+")
 # Special symbols of a tokenizer.json by their usual names.
 _ROLES = {"pad": ("<pad>", "[PAD]"), "bos": ("<s>", "<bos>", "[BOS]"), "eos": ("</s>", "<eos>", "[EOS]")}
+
+# What a BPE model may use and SentencePiece cannot.
+_LACKING = ("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
 
 Merge = tuple[str, str]
 
@@ -132,7 +136,7 @@ def _refuse_overlaps(strings: Sequence[str]) -> None:
 
 
 def merge_order(merges: Sequence[Merge], name: str, carriers: Collection[str] = ()) -> list[str]:
-    """The merged pieces, the best first; refuses merges that SentencePiece, which ranks pieces, cannot follow.
+    """The merged pieces, the best first; refuses merges that a ranking of pieces does not reproduce.
 
     `carriers` are the last characters with their markers, which are one symbol from the start.
     """
@@ -148,14 +152,14 @@ def merge_order(merges: Sequence[Merge], name: str, carriers: Collection[str] = 
         left, right = pair
         if pair not in places:
             raise UserError(
-                f"{name} does not merge {left!r} with {right!r}, as SentencePiece would, which knows {piece!r} "
-                "only; such merges cannot be represented."
+                f"{name} does not merge {left!r} with {right!r}, but SentencePiece would, because {piece!r} "
+                "is a piece; such merges cannot be represented."
             )
         made[piece] = places[pair]
         if max(made.get(part, ranks.get(part, -1)) for part in pair) > places[pair]:
             raise UserError(
-                f"{name} merges {left!r} with {right!r} before it makes both; merges whose order is not that of "
-                "the merged pieces cannot be represented."
+                f"{name} merges {left!r} with {right!r} before it makes both; merges whose order is not that "
+                "of the merged pieces cannot be represented."
             )
     if list(made) != sorted(made, key=made.__getitem__):
         raise UserError(
@@ -166,11 +170,11 @@ def merge_order(merges: Sequence[Merge], name: str, carriers: Collection[str] = 
 
 
 def _last_merge(piece: str, ranks: Mapping[str, int], carriers: Collection[str]) -> Merge | None:
-    """The merge that completes a piece when SentencePiece segments it by itself; None if it stays in parts."""
+    """The merge that completes a piece that SentencePiece segments by itself; None if it stays in parts."""
     symbols = list(start_symbols(piece, carriers))
     while len(symbols) > 2:
         pairs = [left + right for left, right in pairwise(symbols)]
-        at = min(range(len(pairs)), key=lambda at: ranks.get(pairs[at], len(ranks)))  # the leftmost of equals
+        at = min(range(len(pairs)), key=lambda at: ranks.get(pairs[at], inf))  # the leftmost of equals
         if pairs[at] not in ranks:
             return None
         symbols[at : at + 2] = [pairs[at]]
@@ -198,7 +202,7 @@ def from_hugging_face(content: str, *, name: str) -> Vocabulary:
         (is_bytes, f"{name} is byte-level: its pieces are bytes, those of SentencePiece are characters."),
         (
             kind not in ("BPE", "Unigram"),
-            f"{name} has a {kind} model; only BPE and Unigram can be represented.",
+            f"{name} has a {kind} model; it must be BPE or Unigram.",
         ),
         (lacking, f"{name} uses {' and '.join(lacking)}, which SentencePiece does not have."),
         (

@@ -290,5 +290,5 @@ def _flaws(model: Any) -> Iterator[str]:
             place = "last" if trainer.treat_whitespace_as_suffix else "first"
             yield (
                 f"has the piece {p.piece!r}, which crosses a word boundary (U+2581 may only be {place}); "
-                "learn one with split_by_whitespace"
+                "learn one whose pieces do not (SentencePiece: split_by_whitespace; Metaspace: split)"
             )
