@@ -95,22 +95,44 @@ def vocab(
         Path | None,
         typer.Option(metavar="FILE", help="Also write all pieces and their scores, for other toolkits."),
     ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Convert codes of subword-nmt, or a tokenizer.json of Hugging Face, instead of learning.",
+        ),
+    ] = None,
+    glossary: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --from codes: the strings of --glossaries, one a line."),
+    ] = None,
 ) -> None:
     """Learn one vocabulary from all the text given (a SentencePiece model).
+
+    With --from, convert another tool's vocabulary; dpe then segments as that tool does. Codes name only the
+    characters that were merged; give the text that they were learned from too, to have all its characters.
 
     Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
     """
     from dpe.files import refuse_same_file
+    from dpe.text.conversion import convert
     from dpe.text.corpus import read_lines, write_lines
     from dpe.text.learning import learn_vocabulary
 
-    refuse_overwriting(out, *source, *target, protect)
-    refuse_overwriting(listing, *source, *target, protect, out)
-    if sum(path is not None and is_standard_stream(path) for path in (*source, *target, protect)) > 1:
-        raise UserError("Standard input (-) can be read only once; give files for the other inputs.")
+    inputs = [*source, *target, *(path for path in (protect, from_, glossary) if path)]
+    refuse_overwriting(out, *inputs)
+    refuse_overwriting(listing, *inputs, out)
     refuse_same_file([path.resolve() for path in (out, listing) if path])
-    if not source and not target:
-        raise UserError("No text to learn from; give --source or --target files.")
+    refuse(
+        (
+            sum(map(is_standard_stream, inputs)) > 1,
+            "Standard input (-) can be read only once; give files for the other inputs.",
+        ),
+        (not source and not target and not from_, "No text to learn from; give --source or --target files."),
+        (glossary and not from_, "--glossary goes with --from; strings to --protect are for learning."),
+        (protect and from_, "--protect is for learning; with --from, give the --glossary of the codes."),
+    )
     protected = tuple(line for line in read_lines(protect) if line) if protect else ()
     settings = VocabularySettings(
         size=size,
@@ -121,7 +143,13 @@ def vocab(
     )
     progress: Progress = context.obj
     lines = (line for path in [*source, *target] for line in read_lines(path))
-    learned = learn_vocabulary(progress.track(lines, "reading"), settings)
+    text = progress.track(lines, "reading")
+    if from_:
+        learned = convert(
+            from_, glossary=list(filter(None, read_lines(glossary))) if glossary else (), text=text
+        )
+    else:
+        learned = learn_vocabulary(text, settings)
     learned.save(out)
     if listing:
         write_lines(listing, learned.listing())

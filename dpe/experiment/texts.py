@@ -175,5 +175,7 @@ def make_vocabulary(
         vocabulary = Vocabulary.load(model)
         if vocabulary.type != "bpe":
             raise UserError(f"{model} is a {vocabulary.type} model; vocabulary.model must be BPE.")
+        if vocabulary.marks_ends:
+            raise UserError(f"{model} marks where words end; vocabulary.model must mark where they begin.")
     vocabulary.save(out)
     return {"pieces": len(vocabulary), "characters": len(vocabulary.characters)}
