@@ -12,8 +12,11 @@ MODULES = (
     "threshold",
     "scaling",
     "dropout",
+    "loading",
     "segmenting",
+    "distillation",
     "translating",
+    "ray",
     "contention",
 )
 

@@ -20,15 +20,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks.decoders import DECODERS
 from benchmarks.record import record
 from benchmarks.steps import Step, interleaved, medians, mixed_step
-from benchmarks.subjects import CACHE
+from benchmarks.subjects import CACHE, DECODERS, DecoderName
 from dpe.evaluation.morphology import boundary_scores, read_gold, tally
 from dpe.evaluation.plots import COLOURS
 from dpe.files import whole_text_file
@@ -46,7 +45,7 @@ from dpe.training.processes import Session
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 FIGURE = Path(__file__).parents[1] / "docs" / "convergence.svg"
-UPDATES, EVERY, PIECES = 2_000, 200, 8_000
+EVERY, PIECES = 200, 8_000
 STOP_BELOW, BATCHES, REPETITIONS = 0.01, 6, 9
 
 
@@ -59,6 +58,7 @@ class Trial:
     target: str
     gold: str
     held_out: tuple[str, ...] = ("dev", "test")
+    updates: int = 800
 
     def lines(self, part: str, language: str) -> list[str]:
         return list(read_lines(DATA / self.directory / f"{part}.{language}.xz"))
@@ -68,19 +68,20 @@ class Trial:
         return sources, [line for part in self.held_out for line in self.lines(part, self.target)]
 
 
+FOUR_EPOCHS = 1_400  # updates, of Multi30k
 MULTI30K_PARTS = ("dev", "test", "test2017", "mscoco2017")
 TRIALS = {
-    "multi30k-en-de": Trial("multi30k/en-de", "en", "de", "de.tsv.gz", MULTI30K_PARTS),
+    "multi30k-en-de": Trial("multi30k/en-de", "en", "de", "de.tsv.gz", MULTI30K_PARTS, FOUR_EPOCHS),
     "multi30k-de-en": Trial("multi30k/en-de", "de", "en", "en.sigmorphon.exact.tsv.gz", MULTI30K_PARTS),
     "softloc-en-hu": Trial("softloc/en-hu", "en", "hu", "hu.tsv.gz"),
-    "softloc-en-de": Trial("softloc/en-de", "en", "de", "de.tsv.gz"),
+    "softloc-en-de": Trial("softloc/en-de", "en", "de", "de.tsv.gz", updates=1_000),
 }
 
 
-def settings(decoder: Literal["characters", "words"]) -> SegmenterSettings:
+def settings(decoder: DecoderName, *, updates: int) -> SegmenterSettings:
     """Those of every training; `average` keeps the weights of every evaluation."""
-    tiny = replace(SEGMENTER_PRESETS["tiny"], decoder=decoder, epochs=None, steps=UPDATES)
-    return replace(tiny, evaluate_updates=EVERY, average=UPDATES // EVERY)
+    tiny = replace(SEGMENTER_PRESETS["tiny"], decoder=decoder, epochs=None, steps=updates)
+    return replace(tiny, evaluate_updates=EVERY, average=updates // EVERY)
 
 
 def main() -> None:
@@ -109,7 +110,7 @@ def pieces_of(out: Path, name: str) -> Vocabulary:
     return Vocabulary.load(path)
 
 
-def train(out: Path, name: str, decoder: Literal["characters", "words"]) -> None:
+def train(out: Path, name: str, decoder: DecoderName) -> None:
     """Train, and then score the weights of every evaluation against the gold."""
     trial, directory = TRIALS[name], out / f"{name}-{decoder}"
     train_segmenter(
@@ -119,7 +120,7 @@ def train(out: Path, name: str, decoder: Literal["characters", "words"]) -> None
         target=trial.lines("train", trial.target),
         dev_source=trial.lines("dev", trial.source),
         dev_target=trial.lines("dev", trial.target),
-        settings=settings(decoder),
+        settings=settings(decoder, updates=trial.updates),
         session=Session(threads=1),
     )
     curve = [json.loads(line) for line in (directory / "training.jsonl").read_text("utf-8").splitlines()]
@@ -127,7 +128,7 @@ def train(out: Path, name: str, decoder: Literal["characters", "words"]) -> None
     segmenter, gold = Segmenter.load(directory), read_gold(DATA / "morph" / trial.gold)
     sources, targets = trial.held_out_pairs()
     points = []
-    for number in range(1, UPDATES // EVERY + 1):
+    for number in range(1, trial.updates // EVERY + 1):
         path = directory / f"evaluation-{number:04}.safetensors"
         put_weights(segmenter._model, load_tensors(path)[0], name=str(path))
         cut = [one.pieces for one in segmenter.best(sources, targets)]
@@ -159,7 +160,7 @@ def update_seconds(out: Path, name: str) -> dict[str, float]:
         len(targets),
         lambda line: mixed_example(vocabulary, line, vocabulary.encode(sources[line]), targets[line]),
         lambda example: example.size,
-        budget=(settings("words").batch,) * 2,
+        budget=(SEGMENTER_PRESETS["tiny"].batch,) * 2,
         seed=1,
         epoch=0,
     )

@@ -11,7 +11,7 @@ from dpe.files import whole_text_file
 from dpe.machine import machine, versions
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("dpe", "ctranslate2", "numpy", "sentencepiece", "subword-nmt", "torch")
+PACKAGES = ("dpe", "ctranslate2", "numpy", "ray", "sentencepiece", "subword-nmt", "torch")
 
 
 def record(name: str, numbers: dict[str, Any]) -> Path:

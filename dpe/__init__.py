@@ -9,6 +9,7 @@ from dpe.errors import UserError as UserError
 
 if TYPE_CHECKING:
     from dpe.corpus_run.distillation import distill as distill
+    from dpe.corpus_run.pruning import prune_vocabulary as prune_vocabulary
     from dpe.progress import Progress as Progress
     from dpe.segmenter.answers import Posterior as Posterior
     from dpe.segmenter.answers import Score as Score
@@ -31,11 +32,12 @@ if TYPE_CHECKING:
     from dpe.translator.translator import Translation as Translation
     from dpe.translator.translator import Translator as Translator
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported when they are asked for, so that `import dpe` and `dpe --help` do not wait for torch.
 _NAMES = {
     "dpe.corpus_run.distillation": ("distill",),
+    "dpe.corpus_run.pruning": ("prune_vocabulary",),
     "dpe.progress": ("Progress",),
     "dpe.segmenter.answers": ("Posterior", "Score", "Segmentation"),
     "dpe.segmenter.segmenter": ("OnTheFly", "Segmenter", "TrainingPair"),

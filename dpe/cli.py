@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from dpe import __version__
-from dpe.commands import evaluation, experiment, explore, segmenter, text, translator
+from dpe.choices import RAY_HERE
+from dpe.commands import evaluation, experiment, explore, segmenter, streams, text, translator
 from dpe.errors import UserError
 from dpe.progress import NORMAL, QUIET, VERBOSE, Progress
 
@@ -23,9 +24,10 @@ app = typer.Typer(
 # In the order in which one uses them; the name of a command is its function's, with hyphens.
 COMMANDS = (
     *(text.demo_corpus, text.clean, text.vocab, text.pieces, text.encode, text.decode),
-    *(segmenter.train_segmenter, segmenter.segment, segmenter.score, segmenter.distill),
+    *(segmenter.train_segmenter, segmenter.segment, segmenter.score, segmenter.distill, segmenter.join),
+    streams.cut_pairs,
     *(translator.train_translator, translator.translate, translator.export),
-    *(evaluation.evaluate, evaluation.compare, evaluation.morphology, evaluation.diagnose),
+    *(text.noise, evaluation.evaluate, evaluation.compare, evaluation.morphology, evaluation.diagnose),
     *(experiment.run, experiment.table, experiment.show, experiment.report),
     explore.explore,
 )
@@ -61,7 +63,7 @@ def main(
 def run(arguments: list[str]) -> int:
     """Run one command and return the exit code."""
     first = [one for one in arguments if one in _ANYWHERE]
-    ordered = [*first, *(one for one in arguments if one not in _ANYWHERE)]
+    ordered = [*first, *_with_address([one for one in arguments if one not in _ANYWHERE])]
     try:
         code = app(ordered or ["--help"], standalone_mode=False, prog_name="dpe")
         sys.stdout.flush()
@@ -84,6 +86,14 @@ def run(arguments: list[str]) -> int:
             raise
         command = getattr(getattr(error, "ctx", None), "command_path", "dpe")
         return _fail(f"{error.format_message().removesuffix('.')}. See '{command} --help'.")
+
+
+def _with_address(arguments: list[str]) -> list[str]:
+    """`--ray` alone means a cluster of this machine; Typer has no options whose value may be absent."""
+    words = []
+    for one, after in zip(arguments, [*arguments[1:], "-"], strict=True):
+        words += [one, RAY_HERE] if one == "--ray" and after.startswith("-") else [one]
+    return words
 
 
 def _fail(sentence: str, *, code: int = 2) -> int:

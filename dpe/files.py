@@ -1,4 +1,4 @@
-"""Files: outputs that are absent or whole, inputs that may be compressed (.gz, .xz), and their cache."""
+"""Files: outputs that are absent or whole, inputs that may be compressed, and their cache."""
 
 from __future__ import annotations
 
@@ -16,20 +16,51 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache as once
+from functools import partial
 from glob import escape
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TextIO, cast
+from typing import Any, BinaryIO, NamedTuple, TextIO, cast
 
 from dpe.errors import UserError
 
-COMPRESSED_SUFFIXES = (".gz", ".xz")
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd  # the same module for older versions of Python
+
 _BUFFER = 1 << 16
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LEFTOVER = re.compile(r"\..+\.[0-9a-f]{12}")
-_DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError)
+_DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError, EOFError)
+ZSTD_CHECKSUM: dict[int, int] = {zstd.CompressionParameter.checksum_flag: 1}  # which gzip and xz write anyway
+
+
+class _Format(NamedTuple):
+    """How compressed bytes are read from a file, and written to one."""
+
+    reader: Callable[[BinaryIO], Any]
+    writer: Callable[[BinaryIO], Any]
+
+
+def _zstd_writer(file: BinaryIO) -> zstd.ZstdFile:
+    """A frame also if nothing follows, since a file without any bytes would read as an incomplete one."""
+    writer = zstd.ZstdFile(file, "wb", options=ZSTD_CHECKSUM)
+    writer.write(b"")
+    return writer
+
+
+_FORMATS = {
+    ".gz": _Format(
+        lambda file: gzip.GzipFile(fileobj=file),
+        # Without name and time, so that the bytes depend on the content only.
+        lambda file: gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=6),
+    ),
+    ".xz": _Format(lzma.LZMAFile, partial(lzma.LZMAFile, mode="wb")),
+    ".zst": _Format(zstd.ZstdFile, _zstd_writer),
+}
 
 
 @contextmanager
@@ -96,7 +127,7 @@ def whole_files(*paths: Path) -> Iterator[tuple[BinaryIO, ...]]:
 
 @contextmanager
 def whole_compressed_files(*paths: Path) -> Iterator[tuple[BinaryIO, ...]]:
-    """As `whole_files`, compressed where the name ends in .gz or .xz; equal content gives equal bytes."""
+    """As `whole_files`, compressed according to the names' endings; equal content gives equal bytes."""
     with whole_files(*paths) as files, ExitStack() as stack:
         yield tuple(
             stack.enter_context(_compressor(file, path)) if is_compressed(path) else file
@@ -173,14 +204,7 @@ def _aside_prefix(path: Path) -> str:
 
 def _compressor(file: BinaryIO, path: Path) -> io.BufferedWriter:
     """A writer that compresses into `file`; closing it ends the compressed stream, not the file."""
-    if path.suffix == ".xz":
-        return _buffered(lzma.LZMAFile(file, "wb"))
-    # Without name and time, so that the bytes depend on the content only.
-    return _buffered(gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=6))
-
-
-def _buffered(compressor: gzip.GzipFile | lzma.LZMAFile) -> io.BufferedWriter:
-    return io.BufferedWriter(cast(io.RawIOBase, compressor), _BUFFER)  # a call per line would be slow
+    return io.BufferedWriter(_FORMATS[path.suffix].writer(file), _BUFFER)  # a call per line would be slow
 
 
 # Inputs
@@ -188,7 +212,7 @@ def _buffered(compressor: gzip.GzipFile | lzma.LZMAFile) -> io.BufferedWriter:
 
 @contextmanager
 def reading(path: Path | None) -> Iterator[BinaryIO]:
-    """The bytes of a file, expanded where the name ends in .gz or .xz; `None` or `-` is standard input.
+    """The bytes of a file, expanded where the name ends in .gz, .xz or .zst; `None` or `-` is standard input.
 
     Damage in a compressed file is found while reading, so read inside the block: there it becomes a sentence.
     """
@@ -210,18 +234,16 @@ def reading(path: Path | None) -> Iterator[BinaryIO]:
 
 def _expanded(file: BinaryIO, path: Path) -> BinaryIO:
     """The expanded content of `file`. The buffer makes iteration over lines run in C."""
-    if path.suffix == ".gz":
-        if os.fstat(file.fileno()).st_size == 0 and path.is_file():
-            raise EOFError  # gzip itself reads an empty file as an empty text
-        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=file), _BUFFER))
-    if path.suffix == ".xz":
-        return cast(BinaryIO, io.BufferedReader(lzma.LZMAFile(file), _BUFFER))
-    return file
+    if not is_compressed(path):
+        return file
+    if path.suffix == ".gz" and os.fstat(file.fileno()).st_size == 0 and path.is_file():
+        raise EOFError  # gzip itself reads an empty file as an empty text
+    return cast(BinaryIO, io.BufferedReader(_FORMATS[path.suffix].reader(file), _BUFFER))
 
 
 def is_compressed(path: Path) -> bool:
     """Whether the file is compressed, according to its name."""
-    return path.suffix in COMPRESSED_SUFFIXES
+    return path.suffix in _FORMATS
 
 
 def is_standard_stream(path: Path | None) -> bool:

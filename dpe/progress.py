@@ -26,6 +26,10 @@ class Progress:
         self._status: Status | None = None
         self._last_plain_line = time.monotonic()
 
+    def __reduce__(self) -> tuple[type[Progress], tuple[int]]:
+        """In another process it has a line of its own."""
+        return Progress, (self.level,)
+
     @cached_property
     def _console(self) -> Console:
         from rich.console import Console  # noqa: PLC0415  (a help text should not wait for it)

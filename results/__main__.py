@@ -16,8 +16,15 @@ from typing import Any, get_args, get_origin, get_type_hints
 from dpe.evaluation.comparison import FileComparison, comparison_tables
 from dpe.evaluation.morphology import Selection, morphology_tables
 from dpe.evaluation.tables import Table, markdown
-from dpe.experiment.results import read_results
-from dpe.experiment.tables import length_tables, paper_tables, training_table
+from dpe.experiment.costs import cost_tables, training_table
+from dpe.experiment.results import Results, read_results
+from dpe.experiment.tables import (
+    all_texts_tables,
+    frequency_tables,
+    length_tables,
+    paper_tables,
+    texts_of,
+)
 
 RESULTS = Path(__file__).parent
 
@@ -33,7 +40,16 @@ def tables_of(path: Path) -> list[Table]:
     runs = [read_results(path)]
     scores = [paper_tables(runs, metrics=["bleu", "chrf"], text=text) for text in ("test", "dev")]
     lengths = length_tables(runs) if '"by_length"' in content else []  # one older file has none
-    return [*chain(*scores), *lengths, training_table(runs)]
+    return [*chain(*scores), *lengths, *_newer(runs), training_table(runs), *cost_tables(runs)]
+
+
+def _newer(runs: list[Results]) -> list[Table]:
+    """What results of earlier versions lack."""
+    if not (on_all := all_texts_tables(runs)):
+        return []
+    texts = [text for text in texts_of(runs) if text not in ("dev", "test")]
+    tests = [table for text in texts for table in paper_tables(runs, text=text)[1:]]
+    return [*on_all, *tests, *frequency_tables(runs)]
 
 
 def from_json(kind: Any, value: Any) -> Any:

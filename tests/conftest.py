@@ -53,7 +53,7 @@ def protecting_vocabularies(text: list[str]) -> dict[str, Vocabulary]:
 
 @pytest.fixture(scope="module")
 def segment_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with two segmenters and a text; the tests write beside them."""
+    """A directory with segmenters and a text; the tests write beside them."""
     from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter  # torch takes a while
 
     directory = tmp_path_factory.mktemp("segment")
@@ -61,6 +61,7 @@ def segment_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_segmenter(directory / "segmenter", vocabulary)
     save_segmenter(directory / "other", vocabulary, seed=2)
     save_segmenter(directory / "lm", vocabulary, source=False)
+    save_segmenter(directory / "unigram", learned_vocabulary(type="unigram"))
     write_lines(directory / "x.en", (source for source, _ in PAIRS))
     write_lines(directory / "x.fi", (target for _, target in PAIRS))
     return directory

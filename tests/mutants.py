@@ -52,14 +52,14 @@ FAULTS = (
     ),
     Fault(
         "translator/training.py",
-        "return smoothed, float(nats), batch.token_count",
-        "return smoothed, float(nats), len(batch.lines)",
+        "return smoothed, nats, batch.token_count",
+        "return smoothed, nats, len(batch.lines)",
         PROTOCOL + "test_losses_are_counted_by_the_token_and_by_the_character",
     ),
     Fault(
         "segmenter/training.py",
-        "float(nats.detach()), batch.character_count",
-        "float(nats.detach()), len(batch.lines)",
+        "nats, nats.detach(), batch.character_count",
+        "nats, nats.detach(), len(batch.lines)",
         PROTOCOL + "test_losses_are_counted_by_the_token_and_by_the_character",
     ),
     Fault("training/trainer.py", "eps=1e-9", "eps=1e-3", PROTOCOL + "test_adams_constants"),
@@ -149,6 +149,18 @@ FAULTS = (
     ),
     Fault(
         "translator/training.py",
+        "skew=settings.uniform_skew",
+        "skew=0.0",
+        PROTOCOL + "test_random_segmentations_have_the_dropout_and_the_seed_of_the_settings",
+    ),
+    Fault(
+        "text/unigram.py",
+        "dict.fromkeys(vocabulary.ids, -skew)",
+        "dict.fromkeys(vocabulary.ids, skew)",
+        "test_segmenters.py::test_uniform_draws_have_the_distribution_of_their_definition",
+    ),
+    Fault(
+        "translator/training.py",
         "Draw(self._settings.cut_seed, epoch, number)",
         "Draw(1, epoch, number)",
         PROTOCOL + "test_random_segmentations_have_the_dropout_and_the_seed_of_the_settings",
@@ -179,8 +191,8 @@ FAULTS = (
     ),
     Fault(
         "model/batch_order.py",
-        "order = random.permutation(count)",
-        "order = __import__('numpy').arange(count)",
+        "random.shuffle(order)",
+        "pass",
         PROTOCOL + "test_lines_are_shuffled_across_windows",
     ),
     Fault(
@@ -212,6 +224,30 @@ FAULTS = (
         "cut_source.cut(source, draw.at(line))",
         "cut_source.cut(source, draw.at(line + 1))",
         "test_segment_command.py::test_source_dropout_of_an_epoch",
+    ),
+    Fault(
+        "segmenter/training.py",
+        "settings.source_dropout, settings.source_alpha)",
+        "settings.source_dropout, None)",
+        PROTOCOL + "test_sources_of_a_segmenter_are_drawn_by_its_settings",
+    ),
+    Fault(
+        "translator/targets.py",
+        "source_alpha=settings.unigram_alpha if",
+        "source_alpha=0.2 if",
+        "test_train_translator.py::test_dpe_cuts_the_target_given_each_epochs_samples_of_the_source",
+    ),
+    Fault(
+        "corpus_run/pair_stream.py",
+        "number = self._first_line + self.lines",
+        "number = self._first_line + self.lines - self.bad",
+        "test_pair_stream.py::test_a_line_has_the_draws_of_its_number",
+    ),
+    Fault(
+        "data.py",
+        "self._epoch.fill_(epoch)",
+        "self._epoch = torch.tensor(epoch)",
+        "test_data.py::test_spawned_workers_that_persist_follow_the_epoch",
     ),
     Fault(
         "evaluation/scores.py",

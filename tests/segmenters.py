@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from dpe.choices import VocabularyType
 from dpe.demo.grammar import generate
 from dpe.model.checkpoint import MODEL, save_model, write_settings
 from dpe.model.mixed import MixedTransformer
@@ -29,9 +30,10 @@ TARGETS = [f"talo{ending} auto{ending}" for ending in ("", "n", "ssa", "sta", "l
 UPDATES = 5
 
 
-def learned_vocabulary(size: int = 200) -> Vocabulary:
-    """BPE of the built-in corpus."""
-    return learn_vocabulary((side for pair in PAIRS for side in pair), VocabularySettings(size=size))
+def learned_vocabulary(size: int = 200, type: VocabularyType = "bpe") -> Vocabulary:
+    """Of the built-in corpus."""
+    settings = VocabularySettings(size=size, type=type)
+    return learn_vocabulary((side for pair in PAIRS for side in pair), settings)
 
 
 DECODERS = ("characters", "words")
@@ -65,6 +67,7 @@ def train(
     seed: int = 1,
     learning_rate: float = 1e-3,
     save_seconds: float = 300.0,
+    load_workers: int = 1,
     progress: Progress = Progress(QUIET),
     targets: Sequence[str] = TARGETS,
     vocabulary: Vocabulary | None = None,
@@ -81,5 +84,7 @@ def train(
         target=list(targets),
         dev_target=list(targets),
         settings=settings,
-        session=Session(processes=processes, progress=progress, save_seconds=save_seconds),
+        session=Session(
+            processes=processes, progress=progress, save_seconds=save_seconds, load_workers=load_workers
+        ),
     )

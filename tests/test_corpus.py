@@ -111,7 +111,7 @@ def test_missing_file_and_directory_are_sentences(tmp_path: Path, suffix: str) -
             TextFile.open(tmp_path / name)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+@pytest.mark.parametrize("suffix", SUFFIXES[1:])
 def test_incomplete_compressed_file_is_a_sentence_and_leaves_no_text(tmp_path: Path, suffix: str) -> None:
     path = written(tmp_path / f"text{suffix}", os.urandom(50_000).hex().encode())
     path.write_bytes(path.read_bytes()[:-100])

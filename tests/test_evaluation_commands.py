@@ -126,6 +126,28 @@ def test_evaluate(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureF
     assert "tok:13a" in text
 
 
+def test_evaluate_by_frequency(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = write(tmp_path / "counts", "cat\t1", "the\t500", "sat\t2", "dog\t1", "away\t30")
+    arguments = ["evaluate", "--reference", files["reference"], "--hypothesis", files["good"]]
+    arguments += ["--baseline", files["bad"], "--by-frequency", counts]
+    found = as_json(capsys, *arguments)
+    bands = {band["label"]: band for band in found["by_frequency"]}
+    assert {label: band["words"] for label, band in bands.items()} == {
+        "0": 7, "1": 2, "2-5": 1, "21-100": 1, "over 100": 2,
+    }  # fmt: skip
+    assert bands["1"]["f1"] == {"good": 100, "bad": pytest.approx(200 / 3)}  # a dog, no cat
+    assert bands["over 100"]["f1"] == {"good": pytest.approx(200 / 3), "bad": 100 / 2}
+    tests = {test["metric"]: test["difference"] for test in found["significance"]}
+    assert tests["F1 of 1"] == pytest.approx(100 - 200 / 3)
+    assert list(tests) == ["BLEU", "chrF2", *(f"F1 of {label}" for label in bands)]
+    text = output(capsys, *arguments)
+    assert ["1", "2", "100.00", "66.67"] in [line.split() for line in text.splitlines()]
+    assert run([*arguments[:-1], "-"]) == 2
+    assert "cannot be read twice" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -23,10 +23,11 @@ from dpe.commands.explore import address, listen, names_of
 from dpe.explorer.answers import Explorer
 from dpe.explorer.messages import LARGEST_N_BEST, LONGEST_TEXT
 from dpe.explorer.server import LONGEST_REQUEST, is_own_name, make_app
-from dpe.segmenter.scored_batch import MOST_OTHERS
+from dpe.segmenter.scored_edges import MOST_OTHERS
 from dpe.text.bpe import BpeDropout
 from dpe.text.corpus import Pair
 from dpe.text.draws import Draw
+from dpe.text.unigram import Unigram
 from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
 
 ROOT = Path(__file__).parents[1]
@@ -42,6 +43,7 @@ def segmenters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Segmenter]
         "first": Segmenter.load(save_segmenter(place / "first", vocabulary)),
         "second": Segmenter.load(save_segmenter(place / "second", vocabulary, seed=2)),
         "lm": Segmenter.load(save_segmenter(place / "lm", vocabulary, source=False)),
+        "unigram": Segmenter.load(save_segmenter(place / "unigram", learned_vocabulary(type="unigram"))),
     }
 
 
@@ -148,6 +150,22 @@ def test_source_is_cut_by_the_draw_asked_for(client: TestClient, segmenters: dic
     assert drawn[0] != drawn[1] != plain
 
 
+def test_over_a_unigram_vocabulary_the_source_is_sampled(
+    client: TestClient, segmenters: dict[str, Segmenter]
+) -> None:
+    vocabulary = segmenters["unigram"].vocabulary
+    plain = ask(client, segmenter="unigram")
+    assert list(itertools.chain(*plain["source_words"])) == vocabulary.encode(SOURCE)
+    assert plain["own_cut_method"] == "unigram"
+    own = [word["own_cut"] for word in plain["words"]]
+    assert list(itertools.chain(*own)) == vocabulary.encode(TARGET)
+    for draw in (1, 2):
+        answer = ask(client, segmenter="unigram", source_alpha=0.3, draw=draw)
+        sampled = Unigram(vocabulary, alpha=0.3).cut(SOURCE, Draw(epoch=draw))
+        assert list(itertools.chain(*answer["source_words"])) == sampled != vocabulary.encode(SOURCE)
+        assert (answer["source_alpha"], answer["draw"]) == (0.3, draw)
+
+
 def test_segmenter_without_a_source(client: TestClient) -> None:
     answer = ask(client, segmenter="lm", source=None)
     assert answer["source_words"] is None
@@ -194,10 +212,13 @@ MISTAKES: list[tuple[Json, int, str]] = [
     ({"target": "a" * LONGEST_REQUEST}, 413, "bytes; give shorter texts"),
     ({"source": None}, 400, "trained with a source"),
     ({"segmenter": "lm"}, 400, "trained without a source; give none"),
-    ({"segmenter": "other"}, 400, "There is no segmenter 'other'; choose one of first, second, lm."),
+    ({"segmenter": "other"}, 400, "There is no segmenter 'other'; choose one of first, second, lm, unigram."),
     ({"n_best": LARGEST_N_BEST + 1}, 400, "n_best: Input should be less than or equal to 20."),
     ({"n_best": 0}, 400, "n_best"),
     ({"source_dropout": 1.5}, 400, "source_dropout"),
+    ({"source_alpha": -0.1}, 400, "source_alpha"),
+    ({"source_alpha": 0.1}, 400, "source_alpha samples from a unigram vocabulary"),
+    ({"segmenter": "unigram", "source_dropout": 0.1}, 400, "source_dropout needs a bpe vocabulary"),
     ({"draw": -1}, 400, "draw"),
     ({"target": 7}, 400, "target: Input should be a valid string."),
     ({"target": "\ud800"}, 400, "contains half of a surrogate pair"),
@@ -291,7 +312,9 @@ def test_page_loads_nothing_from_the_network(client: TestClient) -> None:
 def test_setup_tells_what_there_is(client: TestClient, segmenters: dict[str, Segmenter]) -> None:
     setup = client.get("/api/setup").json()
     assert [info["name"] for info in setup["segmenters"]] == list(segmenters)
-    assert [info["has_source"] for info in setup["segmenters"]] == [True, True, False]
+    assert [info["has_source"] for info in setup["segmenters"]] == [True, True, False, True]
+    assert [info["can_drop"] for info in setup["segmenters"]] == [True, True, False, False]
+    assert [info["can_sample"] for info in setup["segmenters"]] == [False, False, False, True]
     assert [(e["source"], e["target"]) for e in setup["examples"]] == PAIRS[:2]
 
 

@@ -41,6 +41,7 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         save_segmenter(place / "first", vocabulary),
         save_segmenter(place / "second", vocabulary, seed=2),
         save_segmenter(place / "lm", vocabulary, source=False),
+        save_segmenter(place / "unigram", learned_vocabulary(type="unigram")),
     ]
 
 
@@ -210,6 +211,20 @@ def test_slider_cuts_the_source_anew(page: Page) -> None:
     )
     page.keyboard.press("Home")
     expect(page.locator(".changes")).to_have_count(0)
+
+
+def test_the_source_is_sampled_from_a_unigram_vocabulary(page: Page) -> None:
+    enter(page, SOURCE, TARGET)
+    expect(page.locator("#alpha")).to_be_disabled()
+    page.get_by_label("unigram (").check()
+    page.get_by_label("first (").uncheck()
+    expect(page.locator("#dropout")).to_be_disabled()
+    page.locator("#alpha").select_option("0.1")
+    page.get_by_role("slider").focus()
+    with page.expect_request(lambda asked: '"source_alpha":0.1' in (asked.post_data or "")):
+        page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("slider")).to_have_attribute("aria-valuetext", "draw 1, alpha = 0.1")
+    expect(page.get_by_text("What the re-segmented source changes")).to_be_visible()
 
 
 def test_two_sources_and_two_segmenters_stand_side_by_side(page: Page) -> None:

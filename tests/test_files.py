@@ -27,7 +27,9 @@ from dpe.files import (
     whole_file,
     whole_files,
     whole_text_file,
+    zstd,
 )
+from tests.texts import COMPRESS
 
 
 def names(directory: Path) -> list[str]:
@@ -159,41 +161,46 @@ def test_text_file_is_utf8_with_newlines_as_given(tmp_path: Path) -> None:
 
 def test_compressed_files_are_read_by_the_standard_library_and_back(tmp_path: Path) -> None:
     content = b"".join(b"%d\n" % number for number in range(50_000))
-    paths = [tmp_path / name for name in ("a", "a.gz", "a.xz")]
+    paths = [tmp_path / name for name in ("a", "a.gz", "a.xz", "a.zst")]
     with whole_compressed_files(*paths) as files:
         for file in files:
             file.write(content)
     assert paths[0].read_bytes() == content
     assert gzip.decompress(paths[1].read_bytes()) == content
     assert lzma.decompress(paths[2].read_bytes()) == content
+    assert zstd.decompress(paths[3].read_bytes()) == content
+    assert paths[3].read_bytes()[:4] == bytes.fromhex("28B52FFD")  # RFC 8878
     for path in paths:
         with reading(path) as stream:
             assert stream.read() == content
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+@pytest.mark.parametrize("suffix", COMPRESS)
 def test_compressed_bytes_depend_on_the_content_only(tmp_path: Path, suffix: str) -> None:
-    for name in ("one", "two"):
+    content = b"".join(b"%d same\n" % number for number in range(50_000))
+    for name, step in (("one", len(content)), ("two", 999)):
         with whole_compressed_files(tmp_path / (name + suffix)) as (file,):
-            file.write(b"same")
+            for begin in range(0, len(content), step):
+                file.write(content[begin : begin + step])
     compressed = (tmp_path / f"one{suffix}").read_bytes()
     assert compressed == (tmp_path / f"two{suffix}").read_bytes()
     if suffix == ".gz":
         assert compressed[3:8] == bytes(5)  # RFC 1952: no flags (so no name) and no time
 
 
-def test_several_compressed_parts_in_one_file_are_read(tmp_path: Path) -> None:
-    (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
-    with reading(tmp_path / "a.gz") as stream:
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_several_compressed_parts_in_one_file_are_read(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(COMPRESS[suffix](b"one\n") + COMPRESS[suffix](b"two\n"))
+    with reading(path) as stream:
         assert list(stream) == [b"one\n", b"two\n"]
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])
+@pytest.mark.parametrize("suffix", COMPRESS)
 @pytest.mark.parametrize("damage", ["cut", "flip", "foreign", "empty"])
-def test_damaged_compressed_file_is_a_sentence(tmp_path: Path, compress: object, damage: str) -> None:
-    assert callable(compress)
-    path = tmp_path / ("a.gz" if compress is gzip.compress else "a.xz")
-    compressed = compress(os.urandom(200_000))
+def test_damaged_compressed_file_is_a_sentence(tmp_path: Path, suffix: str, damage: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    compressed = COMPRESS[suffix](os.urandom(200_000))
     middle = len(compressed) // 2
     path.write_bytes(
         {

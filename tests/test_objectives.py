@@ -15,7 +15,6 @@ from dpe.model import word_decoder
 from dpe.model.batching import MixedCollator, MixedExample
 from dpe.segmenter.likelihood import batch_edge_scores, marginal_log_likelihood
 from dpe.text.vocabulary import Vocabulary
-from dpe.text.words import split_words
 from tests.oracles import brute_force, log_sum_exp, piece_scores
 from tests.segmenters import DECODERS, PAIRS, learned_vocabulary, save_segmenter
 from tests.vocabularies import SENTENCES, letters_vocabulary, make_vocabulary
@@ -84,7 +83,7 @@ def test_the_probabilities_of_all_texts_sum_to_one(
     examples = []
     for line, cut in enumerate(ended + unended):
         text = "".join(cut)
-        example = MixedExample(line=line, source=[vocabulary.eos_id], words=split_words(text), marked=text)
+        example = MixedExample(line, [vocabulary.eos_id], vocabulary.words(text), text)
         examples.append(example)
     batch = MixedCollator(vocabulary).collate(examples, epoch=0)
     ids = [[*vocabulary.piece_ids(cut), vocabulary.eos_id] for cut in ended]

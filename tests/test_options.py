@@ -76,7 +76,7 @@ def trained_with(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, line: 
 
 TRAINING = (
     "--epochs 3 --steps 7 --accumulate 2 --learning-rate 0.02 --warmup 9 --dropout 0.4 --seed 5 "
-    "--save-minutes 2 --average 3 --patience 4 --device cpu --preset tiny"
+    "--save-minutes 2 --load-workers 3 --average 3 --patience 4 --device cpu --preset tiny"
 )
 
 
@@ -100,7 +100,8 @@ def test_options_of_train_translator_reach_the_training(monkeypatch: pytest.Monk
     own = (
         "--batch-tokens 900 --source-method bpe-dropout --target-method dpe --segmenter s --bpe-dropout 0.2 "
         "--target-sampling 0.7 --set cut_seed=6 --cuts shared "
-        "--cut-workers 2 --moses en fi --bleu-tokenize char --label-smoothing 0.3 --set max_tokens=70"
+        "--cut-workers 2 --keep-cuts 4 --moses en fi --bleu-tokenize char --label-smoothing 0.3 "
+        "--set max_tokens=70"
     )
     found = trained_with(
         monkeypatch, translator_training, "train_translator", f"train-translator {TRAINING} {own}"
@@ -113,7 +114,8 @@ def test_options_of_train_translator_reach_the_training(monkeypatch: pytest.Monk
     assert (settings.target_sampling, settings.cut_seed) == (0.7, 6)
     assert (settings.moses, settings.bleu_tokenize) == (("en", "fi"), "char")
     assert found["cuts"] == Path("shared")
-    assert (found["segmenter"], found["session"].workers) == (Path("s"), 2)
+    session = found["session"]
+    assert (found["segmenter"], session.workers, session.keep_cuts) == (Path("s"), 2, 4)
 
 
 @pytest.mark.parametrize("kind", ["segmenter", "translator"])
@@ -209,7 +211,7 @@ def assert_training(found: dict[str, Any]) -> None:
     assert (settings.seed, settings.bf16, settings.dropout) == (5, False, 0.4)
     assert (settings.epochs, settings.steps, settings.patience, settings.average) == (3, 7, 4, 3)
     assert settings.feed_forward == SEGMENTER_PRESETS["tiny"].feed_forward
-    assert found["session"].save_seconds == 120.0
+    assert (found["session"].save_seconds, found["session"].load_workers) == (120.0, 3)
 
 
 @pytest.mark.parametrize("name", ["segment", "score"])

@@ -12,35 +12,51 @@ from typing import Any
 
 import pytest
 
+from dpe.choices import VocabularyType
 from dpe.cli import run
 from dpe.errors import UserError
 from dpe.evaluation.plots import save_figures
 from dpe.evaluation.translations import draw_bins
-from dpe.experiment.recipe import CorpusFields, Recipe, TranslatorSection, recipe_json
+from dpe.experiment.costs import training_table
+from dpe.experiment.recipe import CorpusFields, Recipe, TranslatorSection, VocabularyFields, recipe_json
 from dpe.experiment.report import score_blocks
 from dpe.experiment.results import Results, read_results, write_results
 from dpe.experiment.systems import SYSTEMS
-from dpe.experiment.tables import labels, length_tables, mean_bins, paper_tables, training_table
+from dpe.experiment.tables import labels, length_tables, mean_bins, paper_tables, system_tables
 
 
-def hand_made_run(root: Path, scores: Mapping[str, list[float]], *, p: float, pair: str = "en-et") -> Path:
-    """A run directory with these test BLEU scores by system, one per seed, and tests against BPE."""
+def hand_made_run(
+    root: Path,
+    scores: Mapping[str, list[float]],
+    *,
+    p: float,
+    pair: str = "en-et",
+    type: VocabularyType = "bpe",
+) -> Path:
+    """A run directory with these test BLEU scores by system, one per seed, and tests against the first."""
     source, target = pair.split("-")
-    systems = tuple(replace(SYSTEMS[name], title=name.upper()) for name in scores)
+    systems = tuple(replace(SYSTEMS[name].over(type), title=name.upper()) for name in scores)
     corpus = CorpusFields(train=("{language}",), dev="{language}", test="{language}")
     recipe = Recipe(
-        name=root.name, source=source, target=target, systems=systems, seeds=(1, 2, 3), corpus=corpus
+        name=root.name,
+        source=source,
+        target=target,
+        systems=systems,
+        seeds=(1, 2, 3),
+        corpus=corpus,
+        vocabulary=VocabularyFields(type=type),
     )
+    first = next(iter(scores))
     root.mkdir()
     (root / "recipe.json").write_text(json.dumps(recipe_json(recipe)))
     for name, values in scores.items():
         for seed, value in enumerate(values, start=1):
             text = {"bleu": value, "chrf": value + 20, "bleu_signature": "B|x", "chrf_signature": "C|x"}
             record(root, f"scores/{name}/seed-{seed}", {"dev": text | {"bleu": value - 1}, "test": text})
-            if name != "bpe":
-                test = {"difference": value - scores["bpe"][seed - 1], "p_value": p * seed, "signature": "T"}
+            if name != first:
+                test = {"difference": value - scores[first][seed - 1], "p_value": p * seed, "signature": "T"}
                 tests = [test | {"metric": metric} for metric in ("BLEU", "chrF2")]
-                record(root, f"significance/{name}/bpe/seed-{seed}", {"tests": tests})
+                record(root, f"significance/{name}/{first}/seed-{seed}", {"tests": tests})
     return root
 
 
@@ -134,6 +150,19 @@ def test_systems_are_compared_with_bpe_dropout_as_in_the_paper(tmp_path: Path) -
     found = read_results(hand_made_run(tmp_path / "r", scores, p=0.9))
     cells = ["en→et", "20.00", "20.50", "+0.50", "21.50", "+1.00", "20.80", "+0.80"]
     assert list(paper_tables([found])[0].rows[0]) == cells
+
+
+def test_systems_over_a_unigram_vocabulary_are_compared_with_its_sampling(tmp_path: Path) -> None:
+    scores = {"unigram-best": [20.0], "unigram": [20.5], "dpe": [21.5], "dpe-plain": [20.8]}
+    found = read_results(hand_made_run(tmp_path / "r", scores, p=0.9, type="unigram"))
+    cells = ["en→et", "20.00", "20.50", "+0.50", "21.50", "+1.00", "20.80", "+0.80"]
+    assert list(paper_tables([found])[0].rows[0]) == cells
+    by_system = {row[0]: row[-1] for row in system_tables(found)[0].rows}
+    assert by_system["DPE"] == "UNIGRAM"
+    # Over BPE it is one system among others, and the first is what all are compared with.
+    scores = {"bpe": [20.0], "unigram": [20.5], "dpe": [21.5]}
+    found = read_results(hand_made_run(tmp_path / "bpe", scores, p=0.9))
+    assert list(paper_tables([found])[0].rows[0]) == ["en→et", "20.00", "20.50", "+0.50", "21.50", "+1.50"]
 
 
 def test_several_pairs_are_rows_with_an_average(tmp_path: Path) -> None:

@@ -39,7 +39,11 @@ DEPENDENT = {
     "segmenter.epochs=2": ("segmenters", "segmentations/lm", "segmentations/mixed", "D", "significance/D"),
     "vocabulary.size=160": ("vocabularies", "seg", "translators", "translations", "scores", "significance"),
     "corpus.builtin_pairs=210": ("",),
-    "bleu_tokenize='char'": ("translators", "translations", "scores", "significance"),
+    "bleu_tokenize='char'": ("evaluation", "translators", "translations", "scores", "significance"),
+    "evaluation.noise=[0.1]": ("evaluation", "translations", "scores", "significance"),
+    "evaluation.noise_seed=2": ("evaluation", "scores", "significance"),
+    "segmenter_seeds=[2]": ("segmenters", "segmentations/lm", "segmentations/mixed", "D", "significance/D"),
+    "segmenter_seeds=[1]": (),
     "bleu_tokenize='13a'": (),
     "name='other'": (),
     "data='elsewhere'": (),
@@ -86,6 +90,12 @@ def test_without_seeds_the_targets_are_only_cut(tmp_path: Path) -> None:
     ]
 
 
+def test_segmenters_are_distilled_where_that_is_asked_for(tmp_path: Path) -> None:
+    plain, more = (signatures(experiment(tmp_path, MINUSCULE, *given)) for given in ([], ["distill=true"]))
+    assert {name: key for name, key in more.items() if not name.startswith("distilled/")} == plain
+    assert more.keys() - plain.keys() == {"distilled/mixed", "distilled/lm"}
+
+
 def test_a_vocabulary_of_other_text_does_not_depend_on_the_training_text(tmp_path: Path) -> None:
     write_lines(tmp_path / "other", ["kaksi taloa", "talo ja toinen talo"] * 5)
     overrides = (f"data='{tmp_path}'", "vocabulary.text=['other']", "vocabulary.size=30")
@@ -111,9 +121,27 @@ def test_a_model_of_the_users_own_is_taken(
     assert signatures(made)["vocabularies/bpe"] != learned["vocabularies/bpe"]
     made.vocabulary("bpe").make(made.root)
     assert (made.root / "vocab.model").read_bytes() == bpe_vocabulary.content
-    other = experiment(tmp_path, MINUSCULE, f"data='{tmp_path}'", "vocabulary.model='unigram.model'")
-    with pytest.raises(UserError, match="must be BPE"):
+    overrides = [f"data='{tmp_path}'", "vocabulary.model='unigram.model'"]
+    other = experiment(tmp_path, MINUSCULE, *overrides)
+    with pytest.raises(UserError, match=r"is a unigram model, but the recipe needs bpe"):
         other.vocabulary("bpe").make(other.root)
+    unigram = experiment(tmp_path, MINUSCULE, *overrides, "vocabulary.type='unigram'")
+    unigram.vocabulary("unigram").make(unigram.root)
+    assert (unigram.root / "vocab.model").read_bytes() == unigram_vocabulary.content
+    assert "model" not in unigram.vocabulary("bpe").settings  # which the system bpe needs
+
+
+def test_segmenters_work_over_the_vocabulary_of_the_recipe(tmp_path: Path) -> None:
+    systems = 'systems=["unigram-best", "unigram", "dpe", "dpe-fixed", "lm-dpe"]'
+    made = experiment(tmp_path, MINUSCULE, systems, "vocabulary.type='unigram'")
+    stages = {stage.name: [need.name for need in stage.needs] for stage in plan(made)}
+    assert not [name for name in stages if name.startswith(("vocabularies/bpe", "segmentations/bpe"))]
+    assert stages["segmenters/mixed"] == stages["segmenters/lm"] == ["corpus", "vocabularies/unigram"]
+    assert stages["segmentations/lm"] == ["segmentations/unigram", "segmenters/lm"]
+    assert "segmenters/mixed" in stages["translators/dpe-fixed/seed-1"]
+    tests = [name for name in stages if name.startswith("significance/dpe/")]
+    assert tests == ["significance/dpe/unigram-best/seed-1", "significance/dpe/unigram/seed-1"]
+    assert fixed_settings(made)["own_systems"] == {}
 
 
 def test_the_mean_of_the_seeds_is_tested(tmp_path: Path) -> None:
@@ -127,13 +155,17 @@ def test_the_mean_of_the_seeds_is_tested(tmp_path: Path) -> None:
     files = {f"translations/{name}/test.fi": line for name, line in outputs.items()}
     for name, line in (files | {"corpus/test.fi": "a b c d e"}).items():
         write_lines(made.root / name, [line] * 3)
+    write_lines(made.root / "evaluation" / "word-counts.tsv", ["e\t1", "d\t3"])
     bpe, dpe = made.recipe.systems
     stage = made.significance(dpe, bpe, made.recipe.seeds)
-    bleu, chrf = stage.make(made.root / stage.name)["tests"]
+    bleu, chrf, *bands = stage.make(made.root / stage.name)["tests"]
     worse = sacrebleu.corpus_bleu(["a b c d x"] * 3, [["a b c d e"] * 3]).score
     assert bleu["difference"] == pytest.approx((100 - worse) / 2)
     assert (bleu["metric"], chrf["metric"]) == ("BLEU", "chrF2")
-    assert json.loads((made.root / stage.name / "significance.json").read_text())["tests"] == [bleu, chrf]
+    differences = {one["metric"]: one["difference"] for one in bands}
+    assert differences == pytest.approx({"F1 of 0": 100 / 14, "F1 of 1": 50, "F1 of 2-5": 0})  # x is new
+    written = json.loads((made.root / stage.name / "significance.json").read_text())["tests"]
+    assert written == [bleu, chrf, *bands]
 
 
 def test_a_selection_leaves_the_other_systems_and_their_tests_out(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from dpe.corpus_run.pool import in_order
 from dpe.errors import UserError
+from dpe.pool import in_order
 
 ROOT = Path(__file__).parents[1]
 
@@ -139,6 +139,21 @@ def test_a_result_does_not_wait_for_more_tasks() -> None:
     results.close()
 
 
+def test_while_there_is_no_task_results_are_given() -> None:
+    """As to a program that waits for one before it gives the next task."""
+    given: list[int] = []
+
+    def tasks() -> Iterator[int | None]:
+        for task in range(5):
+            yield task
+            while len(given) <= task:
+                yield None
+
+    for result in in_order(Square, tasks(), workers=2):
+        given.append(result)
+    assert given == [0, 1, 4, 9, 16]
+
+
 def test_closed_early_it_leaves_no_process() -> None:
     results = in_order(Sleep, range(100), workers=2)
     assert next(results) in workers_of(os.getpid())
@@ -152,7 +167,7 @@ def test_closed_early_it_leaves_no_process() -> None:
 def program() -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     """A program with two workers that sleep, and their process ids; it has a process group of its own."""
     code = (
-        "from dpe.corpus_run.pool import in_order; from tests.test_pool import Sleep, workers_of\n"
+        "from dpe.pool import in_order; from tests.test_pool import Sleep, workers_of\n"
         "import contextlib, os\n"
         "with contextlib.closing(in_order(Sleep, range(50), workers=2)) as results:\n"
         "    next(results); print(workers_of(os.getpid()), flush=True); next(results)\n"

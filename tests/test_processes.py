@@ -17,11 +17,12 @@ from dpe.model.device import choose_device
 from dpe.model.translation import TranslationTransformer
 from dpe.text.segmenters import OwnCut
 from dpe.training.processes import Processes, Session
+from dpe.training.state import Position
 from dpe.translator.targets import CountTargets
-from dpe.translator.training import TranslatorTask
+from dpe.translator.training import TranslatorLines, TranslatorTask
 from tests.forked import FORK, at_the_same_time
 from tests.segmenters import learned_vocabulary
-from tests.translators import SETTINGS, open_corpus, write_corpus
+from tests.translators import SETTINGS, TRAIN, open_corpus, train, write_corpus
 
 
 def in_processes(work: Callable[[Processes], Any], place: Path, *, world: int) -> list[Any]:
@@ -85,13 +86,34 @@ def test_processes_share_a_translators_evaluation_and_agree(tmp_path: Path) -> N
     assert second_lines
 
 
+def test_two_processes_load_half_of_the_lines_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, vocabulary = write_corpus(tmp_path), learned_vocabulary()
+    load, loaded = TranslatorLines.__call__, list[int]()
+
+    def counted(self: TranslatorLines, numbers: list[int]) -> Any:
+        loaded.extend(numbers)
+        return load(self, numbers)
+
+    monkeypatch.setattr(TranslatorLines, "__call__", counted)
+
+    def work(processes: Processes) -> tuple[Position, list[int]]:
+        session = Session(processes=processes)
+        position = train(tmp_path / "out", corpus, vocabulary, session=session, epochs=1, accumulate=2)
+        return position, loaded
+
+    (first, lines), (second, others) = in_processes(work, tmp_path, world=2)
+    assert len(lines) == len(others) == len(TRAIN) // 2
+    assert {*lines, *others} == set(range(len(TRAIN)))
+    assert first.step == second.step > 1
+
+
 def test_dev_translations_do_not_depend_on_the_batch(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path)
     small = make_task(corpus, batch=30)
     large = make_task(corpus, batch=9_000)
     texts: list[list[str]] = []
     for task in (small, large):
-        task._bleu = lambda lines, _: texts.append(list(lines)) or 0.0
+        task._bleu = lambda lines, _: texts.append(list(lines)) or (0.0, 1.0)
         task.evaluate(Processes())
     assert texts[0] == texts[1]
     assert len(set(map(len, texts[0]))) > 1

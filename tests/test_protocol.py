@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,28 +13,32 @@ import pytest
 import torch
 from torch import nn
 
+from dpe import Segmenter
 from dpe.experiment import outputs
 from dpe.experiment.recipe import read_recipe
 from dpe.experiment.stages import Experiment
+from dpe.lattice import dynamic_program
 from dpe.model.batch_order import epoch_batches
 from dpe.model.checkpoint import average_weights, save_model
 from dpe.model.cross_entropy import smoothed_cross_entropy_reference
 from dpe.model.mixed import MixedTransformer
 from dpe.model.settings import MixedSettings
 from dpe.model.translation import TranslationTransformer
-from dpe.segmenter.training import SegmenterTask
+from dpe.segmenter.training import SegmenterTask, train_segmenter
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import TARGET_STREAM, Draw
 from dpe.text.segmenters import OwnCut
 from dpe.text.text_file import ParallelText
+from dpe.text.unigram import Unigram, uniform
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Processes, Session
 from dpe.training.trainer import Trainer
 from dpe.translator.settings import Search
 from dpe.translator.training import TranslatorTask
 from dpe.translator.translator import Translation, length_limit
+from tests.epochs import batches_of
 from tests.experiments import MINUSCULE
-from tests.segmenters import SMALLEST, learned_vocabulary, save_segmenter
+from tests.segmenters import DECODERS, SMALLEST, learned_vocabulary, save_segmenter
 from tests.translators import DEV, SETTINGS, TRAIN, train, write_corpus
 
 
@@ -43,11 +47,16 @@ def vocabulary() -> Vocabulary:
     return learned_vocabulary()
 
 
+@pytest.fixture(scope="module")
+def unigram() -> Vocabulary:
+    return learned_vocabulary(type="unigram")
+
+
 @pytest.fixture
 def make_task(vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The task of a translator's training with some settings, as the trainer gets it."""
 
-    def make(**changes: Any) -> TranslatorTask:
+    def make(vocabulary: Vocabulary = vocabulary, **changes: Any) -> TranslatorTask:
         found: list[Any] = []
         monkeypatch.setattr(Trainer, "train", lambda self: found.append(self.task))
         number = len(list(tmp_path.iterdir()))
@@ -63,7 +72,7 @@ def test_a_line_is_trained_with_its_own_source_and_target(
 ) -> None:
     segmenter = save_segmenter(tmp_path / "segmenter", vocabulary) if method == "dpe-fixed" else None
     task = make_task(target_method=method, segmenter=segmenter)
-    examples = [example for batch in task.batches(0) for example in batch]
+    examples = [example for batch in batches_of(task, 0) for example in batch]
     assert sorted(example.line for example in examples) == list(range(len(TRAIN)))
     for example in examples:
         source, target = TRAIN[example.line]
@@ -83,14 +92,14 @@ def test_dev_is_scored_without_dropout(make_task: Any) -> None:
 
 def test_losses_are_counted_by_the_token_and_by_the_character(make_task: Any, vocabulary: Vocabulary) -> None:
     task = make_task()
-    examples = next(task.batches(0))
+    examples = next(batches_of(task, 0))
     batch = task.collate(examples, 0)
     assert task.loss(batch)[2] == sum(len(example.target) + 1 for example in examples)  # with the end
     settings = replace(SMALLEST, source=False)
     text = ParallelText.open(None, [target for _, target in TRAIN])
     model = MixedTransformer.of(settings, vocabulary, source=False)
     segmenter = SegmenterTask(model, vocabulary, text, text, cut_source=OwnCut(vocabulary), settings=settings)
-    some = next(segmenter.batches(0))
+    some = next(batches_of(segmenter, 0))
     wanted = sum(len(vocabulary.normalize(TRAIN[example.line][1])) + 1 for example in some)
     assert segmenter.loss(segmenter.collate(some, 0))[2] == wanted
 
@@ -98,7 +107,7 @@ def test_losses_are_counted_by_the_token_and_by_the_character(make_task: Any, vo
 @pytest.mark.parametrize("smoothing", [0.0, 0.4])
 def test_label_smoothing_is_that_of_the_settings(smoothing: float, make_task: Any) -> None:
     task = make_task(label_smoothing=smoothing)
-    batch = task.collate(next(task.batches(0)), 0)
+    batch = task.collate(next(batches_of(task, 0)), 0)
     model, real = task.model, batch.target_out != task.model.pad_id
     states = model.states(batch.source, batch.source_lengths, batch.target_in)[real]
     wanted = smoothed_cross_entropy_reference(
@@ -107,19 +116,77 @@ def test_label_smoothing_is_that_of_the_settings(smoothing: float, make_task: An
     torch.testing.assert_close(task.loss(batch)[0], wanted[0])
 
 
+@pytest.mark.parametrize("method", ["bpe-dropout", "uniform"])
 def test_random_segmentations_have_the_dropout_and_the_seed_of_the_settings(
-    make_task: Any, vocabulary: Vocabulary
+    method: str, make_task: Any, vocabulary: Vocabulary
 ) -> None:
-    task = make_task(
-        source_method="bpe-dropout", target_method="bpe-dropout", bpe_dropout=0.4, cut_seed=9, max_tokens=999
-    )
+    options = {"bpe_dropout": 0.4, "uniform_skew": 1.3, "cut_seed": 9, "max_tokens": 999}
+    task = make_task(source_method="bpe-dropout", target_method=method, **options)
     segmenter = BpeDropout(vocabulary, dropout=0.4)
-    for example in (example for batch in task.batches(3) for example in batch):
+    by_side = segmenter, uniform(vocabulary, skew=1.3) if method == "uniform" else segmenter
+    for example in (example for batch in batches_of(task, 3) for example in batch):
         source, target = TRAIN[example.line]
         draws = Draw(9, 3, example.line), Draw(9 + TARGET_STREAM, 3, example.line)
-        pieces = [segmenter.cut(text, draw) for text, draw in zip((source, target), draws, strict=True)]
+        rows = zip(by_side, (source, target), draws, strict=True)
+        pieces = [one.cut(text, draw) for one, text, draw in rows]
         assert list(example.source[:-1]) == vocabulary.piece_ids(pieces[0])
         assert list(example.target) == vocabulary.piece_ids(pieces[1])
+
+
+@pytest.mark.parametrize(
+    ("method", "alpha", "alphas"),
+    [
+        ({"target_method": "unigram"}, 0.4, (0.4, 0.4)),
+        ({"target_method": "unigram-best"}, 0.4, (0.4, None)),
+        ({"source_method": "unigram-best", "target_method": "unigram"}, 0.4, (None, 0.4)),
+        ({"target_method": "unigram"}, None, (None, None)),
+    ],
+)
+def test_unigram_samples_have_the_alpha_and_the_seed_of_the_settings(
+    make_task: Any, unigram: Vocabulary, method: dict[str, str], alpha: float | None, alphas: Any
+) -> None:
+    methods = {"source_method": "unigram"} | method
+    task = make_task(unigram, **methods, unigram_alpha=alpha, cut_seed=9, max_tokens=999)
+    segmenters = [Unigram(unigram, alpha=one) for one in alphas]
+    for example in (example for batch in batches_of(task, 3) for example in batch):
+        draws = Draw(9, 3, example.line), Draw(9 + TARGET_STREAM, 3, example.line)
+        rows = zip(segmenters, TRAIN[example.line], draws, strict=True)
+        pieces = [segmenter.cut(text, draw) for segmenter, text, draw in rows]
+        assert list(example.source[:-1]) == unigram.piece_ids(pieces[0])
+        assert list(example.target) == unigram.piece_ids(pieces[1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "drawn"),
+    [
+        ("bpe", {"source_dropout": 0.3}, lambda vocabulary: BpeDropout(vocabulary, dropout=0.3)),
+        ("unigram", {"source_alpha": 0.5}, lambda vocabulary: Unigram(vocabulary, alpha=0.5)),
+        ("unigram", {}, lambda vocabulary: Unigram(vocabulary, alpha=0.2)),
+        ("unigram", {"source_dropout": 0.0}, OwnCut),  # as before there was an alpha
+    ],
+)
+def test_sources_of_a_segmenter_are_drawn_by_its_settings(  # noqa: PLR0917
+    kind: str, changes: dict[str, Any], drawn: Any, vocabulary: Vocabulary, unigram: Vocabulary,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    found: list[Any] = []
+    monkeypatch.setattr(Trainer, "train", lambda self: found.append(self.task))
+    sides = [list(side) for text in (TRAIN, DEV) for side in zip(*text, strict=True)]
+    texts = dict(zip(("source", "target", "dev_source", "dev_target"), sides, strict=True))
+    used = vocabulary if kind == "bpe" else unigram
+    settings = replace(SMALLEST, steps=1, seed=7, **changes)
+    train_segmenter(tmp_path / "out", vocabulary=used, settings=settings, **texts)
+    (task,) = found
+    cut_source = drawn(used)
+    examples = [example for batch in batches_of(task, 3) for example in batch]
+    assert sorted(example.line for example in examples) == list(range(len(TRAIN)))
+    for example in examples:
+        pieces = cut_source.cut(TRAIN[example.line][0], Draw(7, 3, example.line))
+        assert list(example.source[:-1]) == used.piece_ids(pieces)
+        assert example.marked == used.normalize(TRAIN[example.line][1])
+    dev = {example.line: example for example in task._dev_examples({})}
+    for line, (source, _) in enumerate(DEV):
+        assert list(dev[line].source[:-1]) == used.piece_ids(used.encode(source))  # as in use
 
 
 def test_a_recipes_settings_reach_the_training_of_a_translator(
@@ -214,12 +281,76 @@ def test_bf16_is_on_where_it_is_wanted_and_there_is_a_gpu(
     trainer: Any = SimpleNamespace(
         settings=replace(SETTINGS, bf16=bf16),
         position=SimpleNamespace(updates=0, epoch=0),
-        _own_accumulate=1,
+        _own_shares=range(1),
         processes=SimpleNamespace(device=torch.device(device), world=1, rank=0),
         task=SimpleNamespace(loss=lambda _: (torch.ones(1, requires_grad=True).sum(), 1.0, 1)),
     )
     Trainer._backward(trainer, batch, 0)
     assert asked == [{"dtype": torch.bfloat16, "enabled": bf16 and device == "cuda"}]
+
+
+@pytest.mark.parametrize("bf16", [True, False])
+def test_a_segmenter_computes_all_of_an_answer_in_bf16_where_it_is_wanted(
+    bf16: bool, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States, and the softmax that an answer asks for later; the CPU stands for a GPU."""
+    entered: list[tuple[str, Any]] = []
+    within: list[str] = []
+
+    @contextmanager
+    def autocast(kind: str, **options: Any) -> Iterator[None]:
+        entered.append((kind, options))
+        within.append("autocast")
+        yield
+        within.pop()
+
+    def device(name: str, **options: Any) -> torch.device:
+        assert options == {"bf16": bf16}
+        return torch.device(name)
+
+    monkeypatch.setattr(torch, "autocast", autocast)
+    monkeypatch.setattr("dpe.segmenter.segmenter.choose_device", device)
+    scores = MixedTransformer.edge_scores
+    asked: list[list[str]] = []
+
+    def noted(self: MixedTransformer, states: torch.Tensor, *rest: Any, **more: Any) -> torch.Tensor:
+        asked.append(list(within))
+        return scores(self, states, *rest, **more)
+
+    monkeypatch.setattr(MixedTransformer, "edge_scores", noted)
+    segmenter = Segmenter.load(save_segmenter(tmp_path / "s", vocabulary), bf16=bf16)
+    segmenter.best("a house", "talossa")
+    assert entered == [("cpu", {"dtype": torch.bfloat16, "enabled": bf16})]
+    assert asked
+    assert all(asked)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_scores_from_half_precision_are_summed_in_double(
+    decoder: str, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """float16 stands for bfloat16, which kills some CPUs: scores are less exact, sums over them are not."""
+    autocast = torch.autocast
+    half = autocast("cpu", dtype=torch.float16)
+    monkeypatch.setattr(torch, "autocast", lambda kind, **_: half)
+    segmenter = Segmenter.load(save_segmenter(tmp_path / "s", vocabulary, decoder=decoder))
+    types: list[Any] = []
+    largest = dynamic_program.n_best
+
+    def noted(scores: torch.Tensor, *rest: Any, **more: Any) -> Any:
+        types.append(scores.dtype)
+        return largest(scores, *rest, **more)
+
+    monkeypatch.setattr(dynamic_program, "n_best", noted)
+    sources, targets = ["a house", "", "the car"], ["talossa on auto", "\u2603", ""]
+    found = segmenter.best(sources, targets)
+    assert set(types) == {torch.float64}
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    exact = segmenter.best(sources, targets)
+    assert [one.log_partition for one in found] != [one.log_partition for one in exact]
+    for one, other in zip(found, exact, strict=True):
+        assert one.log_partition == pytest.approx(other.log_partition, rel=0.01)
+        assert one.score <= one.log_partition
 
 
 def linear_maps(model: nn.Module) -> Sequence[nn.Linear]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dpe.errors import UserError
+from dpe.experiment import recipe as recipe_module
 from dpe.experiment.recipe import (
     CorpusFields,
+    EvaluationFields,
     Recipe,
     SegmenterSection,
     TranslatorSection,
@@ -211,7 +214,12 @@ def test_a_system_may_be_defined_in_the_recipe(tmp_path: Path) -> None:
             'source = "bpe", target = "dpe", segmenter = "mixed"',
             "System mine: Target method dpe segments the target anew",
         ),
-        ('source = "bpe", target = "unigram"', "unigram on both sides"),
+        ('source = "bpe", target = "unigram"', "needs two vocabularies, for bpe and for unigram"),
+        ('source = "unigram-best", target = "bpe-dropout"', "needs two vocabularies"),
+        (
+            'source = "unigram", target = "dpe", segmenter = "mixed"',
+            "System mine has the source method unigram, but vocabulary.type is bpe",
+        ),
         ('source = "bpe", target = "bpe", target_sampling = 1.0', "System mine: Target sampling needs"),
         (
             'source = "bpe", target = "dpe", segmenter = "mixed", target_sampling = inf',
@@ -224,6 +232,48 @@ def test_a_system_may_be_defined_in_the_recipe(tmp_path: Path) -> None:
 def test_a_system_that_cannot_be_is_refused(tmp_path: Path, fields: str, says: str) -> None:
     systems = f'systems=[{{name = "mine", title = "x", {fields}}}]'
     assert says in complaint(write(tmp_path, GOOD), systems)
+
+
+UNIGRAM = 'vocabulary.type="unigram"'
+
+
+@pytest.mark.parametrize("name", [name for name, system in SYSTEMS.items() if system.segmenter])
+def test_systems_with_a_segmenter_follow_the_type_of_the_vocabulary(tmp_path: Path, name: str) -> None:
+    path, overrides = write(tmp_path, GOOD), [f'systems=["bpe", "unigram", "{name}"]', UNIGRAM]
+    recipe = read_recipe(path, overrides)
+    bpe, unigram, system = recipe.systems
+    assert (bpe, unigram) == (SYSTEMS["bpe"], SYSTEMS["unigram"])
+    assert [one.vocabulary for one in recipe.systems] == ["bpe", "unigram", "unigram"]
+    before = SYSTEMS[name]
+    best = before.source == "bpe"
+    assert system.source == ("unigram-best" if best else "unigram")
+    source, _, target = before.title.partition(" / ")
+    assert source == ("BPE" if best else "BPE dropout")
+    assert system.title == f"unigram {'best' if best else 'sampling'} / {target}"
+    same = (system.name, system.target, system.segmenter, system.target_sampling)
+    assert same == (name, before.target, before.segmenter, before.target_sampling)
+    assert recipe_json(recipe)["systems"] == ["bpe", "unigram", name]
+    assert recipe_from_json(recipe_json(recipe), "JSON") == recipe
+    assert read_recipe(write(tmp_path, recipe_toml(recipe), "again.toml")) == recipe
+    assert dataclasses.replace(recipe, name="other").systems == recipe.systems
+
+
+def test_an_own_system_names_a_source_of_the_type_of_the_vocabulary(tmp_path: Path) -> None:
+    own = '[{{name = "mine", title = "x", source = "{}", target = "dpe", segmenter = "mixed"}}]'
+    path = write(tmp_path, GOOD)
+    (system,) = read_recipe(path, [f"systems={own.format('unigram')}", UNIGRAM]).systems
+    assert (system.source, system.title) == ("unigram", "x")
+    says = complaint(path, f"systems={own.format('bpe-dropout')}", UNIGRAM)
+    assert "System mine has the source method bpe-dropout, but vocabulary.type is unigram" in says
+
+
+def test_the_alpha_of_sources_reaches_the_segmenter_that_reads_them(tmp_path: Path) -> None:
+    path, alpha = write(tmp_path, GOOD), "segmenter.source_alpha=0.5"
+    recipe = read_recipe(path, [UNIGRAM, alpha])
+    assert recipe.segmenter_settings("mixed").source_alpha == 0.5
+    assert recipe.segmenter_settings("lm").source_alpha is None
+    assert "source_alpha samples from a unigram vocabulary" in complaint(path, alpha)
+    assert "leave unigram_nbest out" in complaint(path, UNIGRAM, "translator.unigram_nbest=8")
 
 
 @pytest.mark.parametrize(
@@ -246,6 +296,37 @@ def test_a_number_out_of_its_range_is_refused(tmp_path: Path, override: str, say
 @pytest.mark.parametrize("override", ["corpus.moses=true", "corpus.lines=9", "corpus.max_ratio=2"])
 def test_the_built_in_corpus_is_not_changed(override: str) -> None:
     assert "do not apply to the built-in corpus" in complaint(RECIPES / "demo.toml", override)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (['evaluation.tests=["x/more.en"]'], "evaluation names the file 'x/more.en' without {language}"),
+        (['evaluation.tests=["x/a.{language}", "y/a.{language}.gz"]'], "two texts 'a'"),
+        (['evaluation.tests=["other/test.{language}"]'], "two texts 'test'"),
+        (['evaluation.tests=["test/{language}"]'], "two texts ''"),
+        (["evaluation.noise=[0.02, 0.02]"], "two texts 'test-noise-0.02'"),
+        (["evaluation.noise=[0.0]"], "must be above 0 and at most 1"),
+        (["evaluation.noise=[1.5]"], "must be above 0 and at most 1"),
+        (["segmenter_seeds=[1, 1]"], "segmenter_seeds names one twice"),
+        (["segmenter_seeds=[1, 2]", "segmenter.seed=3"], "exclude each other"),
+    ],
+)
+def test_texts_and_seeds_that_contradict_each_other(tmp_path: Path, overrides: list[str], says: str) -> None:
+    assert says in complaint(write(tmp_path, GOOD), *overrides)
+
+
+def test_texts_are_named_after_their_files(tmp_path: Path) -> None:
+    tests = 'evaluation.tests=["a/test2017.{language}.xz", "newstest-{language}.txt"]'
+    recipe = read_recipe(write(tmp_path, GOOD), [tests, "evaluation.noise=[0.02, 1]"])
+    names = ("dev", "test", "test2017", "newstest", "test-noise-0.02", "test-noise-1")
+    assert recipe.evaluated == names
+
+
+def test_translators_take_the_segmenters_in_turn(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, GOOD), ["segmenter_seeds=[7, 8]", "seeds=[1, 2, 3, 4]"])
+    assert [recipe.segmenter_settings("mixed", seed).seed for seed in recipe.seeds] == [7, 8, 7, 8]
+    assert recipe.segmenter_settings("lm").seed == 7
 
 
 def test_a_vocabulary_is_learned_or_given(tmp_path: Path) -> None:
@@ -275,6 +356,7 @@ def test_the_documentation_has_every_key_with_its_default(tmp_path: Path) -> Non
     sections["translator"] += sections["segmenter"]  # whose network keys are its own too
     tables = {"recipe": Recipe, "corpus": CorpusFields, "vocabulary": VocabularyFields}
     tables |= {"segmenter": SegmenterSettings, "translator": TranslatorSettings}
+    tables |= {"evaluation": EvaluationFields}
     decided = {*SegmenterSection.decided, *TranslatorSection.decided} - {"seed"}
     for name, fields in tables.items():
         for field in dataclasses.fields(fields):
@@ -308,7 +390,10 @@ def test_the_ten_directions_of_the_paper_are_there_twice() -> None:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_paper_recipes_have_the_settings_of_the_paper(pair: str) -> None:
+def test_paper_recipes_have_the_settings_of_the_paper(pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder too, whatever the presets come to say."""
+    presets = {name: replace(one, decoder="words") for name, one in SEGMENTER_PRESETS.items()}
+    monkeypatch.setattr(recipe_module, "SEGMENTER_PRESETS", presets)
     recipe = read_recipe(RECIPES / "paper" / f"{pair}.toml")
     assert recipe.vocabulary.size == 32_000
     assert len(recipe.seeds) == 3
@@ -316,6 +401,7 @@ def test_paper_recipes_have_the_settings_of_the_paper(pair: str) -> None:
     assert recipe.corpus.max_tokens == 80
     segmenter, translator = recipe.segmenter_settings("mixed"), recipe.translator_settings(SYSTEMS["dpe"], 1)
     assert segmenter.source_dropout == translator.bpe_dropout == 0.05
+    assert segmenter.decoder == "characters"
     assert recipe.segmenter["preset"] == recipe.translator["preset"] == "base"
     paper = ("bpe", "bpe-dropout-source", "bpe-dropout", "dpe", "dpe-fixed", "lm-dpe")
     assert tuple(system.name for system in recipe.systems) == paper

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dpe import __version__
 from dpe.text.corpus import write_lines
 from tests.segment_command import SEGMENT, TEXT, Dpe, changed, start
 
@@ -92,6 +93,19 @@ def test_a_finished_output_is_kept(dpe: Dpe, tmp_path: Path) -> None:
     dpe(*options, code=2)
     dpe(*options, "--force")
     assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", [[*SEGMENT, "--format", "jsonl"], ["score", *SEGMENT[1:]]])
+def test_lines_of_another_version_are_not_continued(
+    command: list[str], dpe: Dpe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions differ in what they write about a line."""
+    options = [*command, *TEXT, "--out", str(tmp_path / "out")]
+    with monkeypatch.context() as before:
+        before.setattr("dpe.__version__", "0.1.0")
+        dpe(*options)
+    _, err = dpe(*options, code=2)
+    assert f"(version was 0.1.0 and is {__version__})" in err
 
 
 def test_outputs_of_others_are_kept_too(dpe: Dpe, tmp_path: Path) -> None:

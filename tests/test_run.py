@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from dpe import OnTheFly, Segmenter
+from dpe.cli import run
 from dpe.experiment.artifacts import Artifacts
-from dpe.experiment.run import in_order, run_stages
+from dpe.experiment.run import describe, in_order, plan, run_experiment, run_stages
 from dpe.model.checkpoint import load_tensors
 from dpe.progress import QUIET, Progress
 from dpe.segmenter.settings import SegmentSettings
-from dpe.text.corpus import read_lines
+from dpe.text.corpus import read_lines, write_lines
 from dpe.translator.targets import KeptCuts
 from tests.experiments import MINUSCULE, experiment
 
@@ -105,6 +107,53 @@ def test_a_longer_training_goes_on_from_the_shorter(tmp_path: Path) -> None:
     )
     aside = [path.name for path in (grown.root / "translators/bpe").iterdir()]
     assert len(aside) == 2  # the shorter one is kept
+
+
+def test_a_whole_run_over_a_unigram_vocabulary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    systems = 'systems=["unigram-best", "unigram", "dpe", "dpe-fixed"]'
+    settings = ["vocabulary.type='unigram'", "segmenter.source_alpha=0.6", "translator.unigram_alpha=0.3"]
+    settings += ["translator.epochs=1", 'cut=["train", "test"]']
+    made = experiment(tmp_path, MINUSCULE, systems, *settings)
+    root, drawn, fixed = made.root, "unigram sampling / DPE", "unigram sampling / DPE fixed"
+    scores, *_, examples = run_experiment(made)
+    plain, sampled = "unigram best / unigram best", "unigram sampling / unigram sampling"
+    assert list(scores.columns) == ["", plain, sampled, "Δ", drawn, "Δ", fixed, "Δ"]
+    assert f"of {drawn} against {sampled}, of {fixed} against {sampled}" in scores.note
+    assert list(examples.columns) == ["word", "unigram", "DPE"]
+    assert not (root / "vocabularies" / "bpe").exists()
+
+    segmenter, texts = Segmenter.load(root / "segmenters" / "mixed"), made.texts
+    own = read_lines(root / "segmentations" / "unigram" / "test.pieces")
+    lines = read_lines(texts.prepared("test", "fi"))
+    assert list(own) == [" ".join(segmenter.vocabulary.encode(line)) for line in lines]
+    record = json.loads((root / "segmenters" / "mixed" / "settings.json").read_text())
+    assert record["settings"]["source_alpha"] == 0.6
+    cuts = KeptCuts(
+        root / "segmenters" / "mixed",
+        texts.open("train", cache=tmp_path / "cache"),
+        root / "segmenters" / "mixed" / "cuts",
+        made.session,
+    ).path(SegmentSettings(source_alpha=0.3))
+    sides = [list(read_lines(path)) for path in texts.prepared_pair("train")]
+    pairs = OnTheFly(segmenter, alpha=0.3).pairs(sides[0], sides[1], epoch=0)
+    differing = sum(cut != " ".join(pair.target) for cut, pair in zip(read_lines(cuts), pairs, strict=True))
+    assert differing <= 1  # another batch may decide a tie by rounding
+
+    before = outputs(root)
+    assert len(before) == 4 + 5 + 8 + 4 + 1
+    assert all(line.endswith("  done") for line in describe(plan(made), Artifacts(root)))
+    run_experiment(made)
+    assert outputs(root) == before
+    pieces = root / "segmentations" / "mixed" / "test.pieces"
+    write_lines(
+        pieces, [" ".join(line.replace(" ", "")) for line in list(read_lines(pieces))]
+    )  # unlike unigram
+    capsys.readouterr()
+    assert run(["show", str(root), "--sentences", "1"]) == run(["report", str(root)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert {"source", "unigram", "BPE", "DPE"} <= {line.split("  ")[0] for line in shown}
+    page = (root / "report.html").read_text(encoding="utf-8")
+    assert all(words in page for words in ("unigram and DPE segment differently", drawn, sampled))
 
 
 def test_a_dry_run_makes_nothing(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from dpe.experiment.stages import Experiment
 from dpe.progress import QUIET, Progress
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.learning import VocabularySettings, learn_vocabulary
+from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Session
 
 ROOT = Path(__file__).parents[1]
@@ -348,13 +349,18 @@ def test_a_trained_segmenter_has_a_lattice_and_morphology_and_can_be_shown(
     file.write_text(RECIPE)
     experiment = Experiment(read_recipe(file), tmp_path / "run", Session(device="cpu"))
     begun_run(tmp_path / "run")
-    stages = in_order([experiment.segmentation("mixed")])
+    stages = in_order([experiment.segmentation("mixed"), experiment.distillation("mixed")])
     run_stages(stages, Artifacts(experiment.root), Progress(QUIET))
     page = made_report(experiment.root, tmp_path / "page.html")
     assert "lattice" in page.values("class")
     assert "morphology-figure_1" in page.values("id")
     assert "segmenters-figure_1" in page.values("id")
     assert any(caption.startswith("Morphology: ") for caption in page.captions)
+    distilled = Vocabulary.load(experiment.root / "distilled" / "mixed" / "distilled.model")
+    cut = list(read_lines(experiment.root / "distilled" / "mixed" / "test.pieces"))
+    plain = read_lines(experiment.root / "corpus" / "test.fi")
+    assert cut == [" ".join(distilled.encode(line)) for line in plain]
+    assert "DPE, distilled" in page.text
     pieces = experiment.root / "segmentations" / "mixed" / "test.pieces"
     lines = [" ".join(line.replace(" ", "")) for line in list(read_lines(pieces))]
     write_lines(pieces, lines)  # cut at every character, unlike BPE
@@ -364,7 +370,7 @@ def test_a_trained_segmenter_has_a_lattice_and_morphology_and_can_be_shown(
     assert shown.count("source  ") == 2
     assert "3 best segmentations of: " in shown
     rows = {line.split("  ")[0] for line in shown.splitlines()}
-    assert {"BPE", "BPE dropout", "longest match", "DPE"} <= rows
+    assert {"BPE", "BPE dropout", "longest match", "DPE", "DPE, distilled"} <= rows
 
 
 def test_a_run_with_a_language_model_alone_can_be_shown(

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dpe import OnTheFly, Segmenter
+from dpe import OnTheFly, Segmenter, UserError
 from dpe.text.bpe import BpeDropout
 from dpe.text.corpus import read_lines, write_lines
 from dpe.text.draws import Draw
 from dpe.text.learning import VocabularySettings, learn_vocabulary
+from dpe.text.unigram import Unigram
 from tests.segment_command import SEGMENT, TEXT, Dpe, changed, start
 from tests.segmenters import PAIRS, learned_vocabulary, save_segmenter
 
@@ -124,6 +125,36 @@ def test_a_language_model_reads_no_pairs(dpe: Dpe, name: str, target: list[str])
     dpe(*options, "--target", "tabs")  # a file is the target, whatever is in it
 
 
+@pytest.mark.parametrize("name", ["segment", "score", "distill"])
+def test_bf16_needs_a_gpu(dpe: Dpe, name: str) -> None:
+    """On a CPU that claims to know it the process might be killed."""
+    command = [name, "--segmenter", "segmenter", *TEXT, "--out", f"{name}.bf16"]
+    _, err = dpe(*command, "--bf16", "--device", "cpu", code=2)
+    assert err == "dpe: bf16 is for GPUs, but the device is the CPU; leave bf16 out.\n"
+    assert not Path(f"{name}.bf16").exists()
+
+
+@pytest.mark.parametrize("name", ["segment", "score", "distill"])
+def test_bf16_reaches_the_segmenter_and_the_record(
+    dpe: Dpe, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, asked = Segmenter.load, []
+
+    def load_here(directory: Path, *, device: str, batch_characters: int, bf16: bool) -> Segmenter:
+        asked.append((device, bf16))
+        return load(directory, batch_characters=batch_characters)
+
+    monkeypatch.setattr(Segmenter, "load", load_here)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    command = [name, "--segmenter", "segmenter", *TEXT, "--out", f"{name}.gpu"]
+    dpe(*command, "--bf16")
+    dpe(*command, "--force")
+    assert asked == [("cuda:0", True), ("cuda:0", False)]
+    _, err = dpe(*command, "--bf16", code=2)
+    assert "bf16" in err
+
+
 def test_source_dropout_of_an_epoch(dpe: Dpe) -> None:
     """The target is cut given a source that dropout has cut."""
     segmenter = Segmenter.load("segmenter")
@@ -142,19 +173,60 @@ def test_source_dropout_of_an_epoch(dpe: Dpe) -> None:
     assert len({plain, *outputs}) == 3
 
 
-@pytest.mark.parametrize("name", ["segmenter", "lm"])
+def test_source_alpha_of_an_epoch(dpe: Dpe) -> None:
+    """The target is segmented, and scored, given a source that was sampled from the unigram."""
+    segmenter, text = Segmenter.load("unigram"), ["--segmenter", "unigram", "--workers", "1", *TEXT]
+    sample = Unigram(segmenter.vocabulary, alpha=0.4)
+    outputs = []
+    for epoch in (0, 1):
+        draw = ["--source-alpha", "0.4", "--seed", "4", "--epoch", str(epoch)]
+        examples = [
+            segmenter.example(line, sample.cut(source, Draw(4, epoch, line)), target)
+            for line, (source, target) in enumerate(PAIRS)
+        ]
+        cuts = segmenter.answers(examples, lambda batch: batch.best())
+        out, _ = dpe("segment", *text, *draw)
+        assert out == "".join(f"{' '.join(cut.pieces)}\n" for cut in cuts)
+        scores, _ = dpe("score", *text, *draw)
+        found = [float(line.split("\t")[0]) for line in scores.splitlines()]
+        wanted = segmenter.answers(examples, segmenter.batch_scores)
+        assert found == pytest.approx([score.log_probability for score in wanted], abs=1e-3)
+        outputs.append(out)
+    plain, _ = dpe("segment", *text)
+    assert len({plain, *outputs}) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("segmenter", ["--source-alpha", "0.2"], "source_alpha samples from a unigram vocabulary"),
+        ("unigram", ["--source-dropout", "0.1"], "source_dropout needs a bpe vocabulary"),
+        ("unigram", ["--source-alpha", "-1"], "source_alpha is -1.0; it must be at least 0"),
+        ("unigram", ["--source-alpha", "inf"], "Alpha must be from 0"),
+    ],
+)
+def test_noise_that_cannot_be_is_one_sentence(dpe: Dpe, name: str, options: list[str], says: str) -> None:
+    out, err = dpe("segment", "--segmenter", name, "--workers", "1", *TEXT, *options, code=2)
+    assert says in err
+    assert (out, err.count("\n")) == ("", 1)
+
+
+@pytest.mark.parametrize("name", ["segmenter", "lm", "unigram"])
 @pytest.mark.parametrize("temperature", [None, 2.0])
 def test_pairs_on_the_fly_are_those_of_the_commands(dpe: Dpe, name: str, temperature: float | None) -> None:
     """Asked for backwards and a few at a time."""
     draw = ["--seed", "4", "--epoch", "2"]
     mode = [] if temperature is None else ["--mode", "sample", "--n", "1", "--temperature", str(temperature)]
-    text = [*TEXT, "--source-dropout", "0.5"] if name == "segmenter" else ["--target", "x.fi"]
-    vocabulary = ["--vocab", "segmenter/vocab.model", "--method", "bpe-dropout", "--dropout", "0.5"]
+    noise = ["--source-alpha" if name == "unigram" else "--source-dropout", "0.5"]
+    text = ["--target", "x.fi"] if name == "lm" else [*TEXT, *noise]
+    method = ["unigram", "--alpha"] if name == "unigram" else ["bpe-dropout", "--dropout"]
+    vocabulary = ["--vocab", f"{name}/vocab.model", "--method", *method, "0.5"]
     sources, _ = dpe("encode", *vocabulary, *draw, "x.en")
-    is_random = name == "segmenter" or temperature is not None
+    is_random = name != "lm" or temperature is not None
     drawn = [*draw, *mode] if is_random else []
     targets, _ = dpe("segment", "--segmenter", name, "--workers", "1", *text, *drawn)
-    cutter = OnTheFly(Segmenter.load(name), dropout=0.5, seed=4, temperature=temperature)
+    alpha = 0.5 if name == "unigram" else None
+    cutter = OnTheFly(Segmenter.load(name), dropout=0.5, alpha=alpha, seed=4, temperature=temperature)
     pairs = {}
     for begin in range(len(PAIRS) - 7, -8, -7):
         lines = range(max(begin, 0), begin + 7)
@@ -164,6 +236,20 @@ def test_pairs_on_the_fly_are_those_of_the_commands(dpe: Dpe, name: str, tempera
     assert "".join(f"{' '.join(pair.source)}\n" for pair in found) == sources
     assert "".join(f"{' '.join(pair.target)}\n" for pair in found) == targets
     assert cutter.pairs([], [], epoch=0) == []
+
+
+def test_pairs_over_a_unigram_vocabulary_are_sampled_unless_dropout_is_0() -> None:
+    segmenter = Segmenter.load("unigram")
+    sources, targets = map(list, zip(*PAIRS[:20], strict=True))
+    sampled = OnTheFly(segmenter).pairs(sources, targets, epoch=1)
+    assert sampled == OnTheFly(segmenter, alpha=0.2).pairs(sources, targets, epoch=1)
+    plain = [tuple(segmenter.vocabulary.encode(source)) for source in sources]
+    assert [pair.source for pair in sampled] != plain
+    without = OnTheFly(segmenter, dropout=0.0).pairs(sources, targets, epoch=1)
+    assert [pair.source for pair in without] == plain
+    assert [pair.target for pair in without] == [cut.pieces for cut in segmenter.best(sources, targets)]
+    with pytest.raises(UserError, match="source_alpha samples from a unigram vocabulary"):
+        OnTheFly(Segmenter.load("segmenter"), alpha=0.2)
 
 
 def test_modes_and_formats_say_what_the_api_says(dpe: Dpe) -> None:
@@ -187,8 +273,13 @@ def test_jsonl_has_the_cut_and_the_posterior_of_sentence_and_words(dpe: Dpe) -> 
     sources, targets = map(list, zip(*PAIRS, strict=True))
     out, _ = dpe(*SEGMENT, *TEXT, "--format", "jsonl")
     rows = [json.loads(line) for line in out.splitlines()]
-    answers = zip(rows, segmenter.best(sources, targets), segmenter.posterior(sources, targets), strict=True)
-    for row, cut, posterior in answers:
+    questions = segmenter.best, segmenter.posterior, segmenter.score
+    answers = zip(rows, *(ask(sources, targets) for ask in questions), strict=True)
+    for row, cut, posterior, score in answers:
+        assert row["best_score"] == row["score"]
+        assert row["gap"] == pytest.approx(score.gap, rel=1e-3, abs=1e-4)
+        assert row["bits_per_character"] == pytest.approx(score.bits_per_character, rel=1e-4)
+        assert row["bits_per_byte"] == pytest.approx(score.bits_per_byte, rel=1e-4)
         assert tuple(row["pieces"]) == cut.pieces
         assert tuple(map(tuple, row["offsets"])) == cut.offsets
         assert row["score"] == pytest.approx(cut.score, rel=1e-4)
@@ -218,6 +309,9 @@ def test_jsonl_of_several_cuts(dpe: Dpe, mode: str) -> None:
         expected = math.exp(cut["score"] - full["log_partition"])
         assert cut["probability"] == pytest.approx(expected, rel=1e-3)
     assert len(full["boundary_probabilities"]) == len("\u2581talossani")
+    best = Segmenter.load("segmenter").best("a", "talossani")
+    assert full["best_score"] == pytest.approx(best.score, rel=1e-4)
+    assert full["gap"] == pytest.approx(best.log_partition - best.score, rel=1e-3)
     assert {tuple(cut["pieces"]) for cut in empty["cuts"]} == {()}
     assert empty["words"] == []
 
@@ -232,8 +326,13 @@ def test_score_gives_one_row_per_line_and_the_totals(dpe: Dpe) -> None:
     assert [int(row[1]) for row in rows] == [s.characters for s in scores]
     assert [int(row[2]) for row in rows] == [0] * 21 + [2]
     assert [float(row[3]) for row in rows] == pytest.approx([s.bits_per_character for s in scores], rel=1e-4)
-    bits = -sum(float(row[0]) for row in rows) / math.log(2) / sum(int(row[1]) for row in rows)
-    assert f"{bits:.4f} bits per character" in err
+    assert [len(row) for row in rows] == [9] * len(rows)
+    wanted = [(s.best_log_probability, s.gap, s.entropy, s.bytes, s.bits_per_byte) for s in scores]
+    for row, values in zip(rows, wanted, strict=True):
+        assert [float(value) for value in row[4:]] == pytest.approx(values, rel=1e-4, abs=1e-4)
+    bits = -sum(float(row[0]) for row in rows) / math.log(2)
+    assert f"{bits / sum(int(row[1]) for row in rows):.4f} bits per character" in err
+    assert f"{bits / sum(int(row[7]) for row in rows):.4f} bits per byte" in err
     assert "2 unknown" in err
 
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpe.choices import VocabularyType
 from dpe.errors import UserError
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
@@ -25,9 +26,10 @@ from dpe.text.segmenters import (
     LongestMatch,
     OwnCut,
     make_segmenter,
+    source_noise,
     source_segmenter,
 )
-from dpe.text.unigram import Unigram
+from dpe.text.unigram import Sampler, Unigram, uniform
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER, split_words
 from tests.dropout_oracle import (
@@ -74,9 +76,10 @@ def segmenters_of(vocabulary: Vocabulary) -> list[CountSegmenter]:
             BpeDropout(vocabulary, dropout=0.3),
             BpeDropout(vocabulary, dropout=1),
             LongestMatch(vocabulary),
+            uniform(vocabulary),
         ]
     samplers = [Unigram(vocabulary, alpha=0.2), Unigram(vocabulary, alpha=0.2, nbest=8)]
-    return [Unigram(vocabulary), *samplers, LongestMatch(vocabulary)]
+    return [Unigram(vocabulary), *samplers, LongestMatch(vocabulary), uniform(vocabulary, skew=0.5)]
 
 
 # ---------------------------------------------------------------------------------- for all of them
@@ -150,7 +153,7 @@ def test_a_hundred_thousand_equal_characters(
     for vocabulary in (bpe_vocabulary, unigram_vocabulary):
         dropouts = [0.0, 0.05] if vocabulary.type == "bpe" else []
         segmenters = [BpeDropout(vocabulary, dropout=p) for p in dropouts] or [Unigram(vocabulary, alpha=0.5)]
-        for segmenter in [*segmenters, LongestMatch(vocabulary)]:
+        for segmenter in [*segmenters, LongestMatch(vocabulary), uniform(vocabulary, skew=0.1)]:
             assert "".join(segmenter.cut(line)) == vocabulary.normalize(line)
     assert BpeDropout(bpe_vocabulary, dropout=0).cut(line) == bpe_vocabulary.encode(line)
 
@@ -163,7 +166,7 @@ def test_a_cut_is_a_function_of_seed_epoch_and_line(
     makers: list[Callable[[], CountSegmenter]] = [lambda: BpeDropout(vocabulary, dropout=0.1)]
     if kind == "unigram":
         makers = [lambda: Unigram(vocabulary, alpha=0.2), lambda: Unigram(vocabulary, alpha=0.2, nbest=8)]
-    for make in makers:
+    for make in (*makers, lambda: uniform(vocabulary)):
         first = make()
         cuts = [first.cut(line, Draw(3, 2, i)) for i, line in enumerate(text)]
         assert cuts == [first.cut(line, Draw(3, 2, i)) for i, line in enumerate(text)]
@@ -189,6 +192,9 @@ def test_a_cut_is_a_function_of_seed_epoch_and_line(
         ("unigram", "unigram", {"alpha": -1.0}, "from 0"),
         ("unigram", "unigram", {"alpha": math.inf}, "from 0"),
         ("unigram", "unigram", {"alpha": 0.1, "nbest": 513}, "512"),
+        ("uniform", "bpe", {"skew": -1.0}, "from 0"),
+        ("uniform", "bpe", {"skew": math.nan}, "from 0"),
+        ("uniform", "bpe", {"skew": math.inf}, "from 0"),
         ("wordpiece", "bpe", {}, "longest-match"),
     ],
 )
@@ -204,9 +210,50 @@ def test_the_dropout_of_a_source_is_a_probability(bpe_vocabulary: Vocabulary, dr
         source_segmenter(bpe_vocabulary, dropout)
 
 
+@pytest.mark.parametrize(
+    ("kind", "dropout", "alpha", "noise"),
+    [
+        ("bpe", 0.05, None, (0.05, None)),
+        ("bpe", 0.0, None, (0.0, None)),
+        ("unigram", 0.05, None, (0.0, 0.2)),
+        ("unigram", 0.05, 0.7, (0.0, 0.7)),
+        ("unigram", 0.0, None, (0.0, None)),
+        ("unigram", 0.0, 0.0, (0.0, 0.0)),
+    ],
+)
+def test_sources_of_a_training_are_drawn_as_the_vocabulary_allows(  # noqa: PLR0917
+    bpe_vocabulary: Vocabulary, unigram_vocabulary: Vocabulary, kind: VocabularyType,
+    dropout: float, alpha: float | None, noise: tuple[float, float | None],
+) -> None:  # fmt: skip
+    assert source_noise(kind, dropout, alpha) == noise
+    vocabulary = bpe_vocabulary if kind == "bpe" else unigram_vocabulary
+    by_definition: CountSegmenter = OwnCut(vocabulary)
+    if noise[1] is not None:
+        by_definition = Unigram(vocabulary, alpha=noise[1])
+    elif noise[0]:
+        by_definition = BpeDropout(vocabulary, dropout=noise[0])
+    made = source_segmenter(vocabulary, *noise)
+    for number, line in enumerate(["talossa kirjasta", "☃☃ öljyissani autokin", ""] * 5):
+        draw = Draw(3, 2, number)
+        assert made.cut(line, draw) == by_definition.cut(line, draw)
+
+
+def test_noise_that_the_vocabulary_does_not_have_is_refused(
+    bpe_vocabulary: Vocabulary, unigram_vocabulary: Vocabulary
+) -> None:
+    with pytest.raises(
+        UserError, match="source_alpha samples from a unigram vocabulary, but this one is bpe"
+    ):
+        source_segmenter(bpe_vocabulary, 0.0, 0.2)
+    with pytest.raises(UserError, match="source_alpha samples from a unigram vocabulary"):
+        source_segmenter(bpe_vocabulary, *source_noise("bpe", 0.05, 0.0))
+    with pytest.raises(UserError, match="source_dropout needs a bpe vocabulary, but this one is unigram"):
+        source_segmenter(unigram_vocabulary, 0.05)
+
+
 def test_every_method_is_made(bpe_vocabulary: Vocabulary, unigram_vocabulary: Vocabulary) -> None:
     made = [make_segmenter(m, unigram_vocabulary if m == "unigram" else bpe_vocabulary) for m in METHODS]
-    assert [type(segmenter) for segmenter in made] == [OwnCut, BpeDropout, LongestMatch, Unigram]
+    assert [type(segmenter) for segmenter in made] == [OwnCut, BpeDropout, LongestMatch, Unigram, Sampler]
     assert make_segmenter("bpe-dropout", bpe_vocabulary, dropout=1).cut("talo") == [MARKER, *"talo"]
 
 
@@ -385,3 +432,33 @@ def test_one_best_and_a_large_alpha_are_the_best_cut(unigram_vocabulary: Vocabul
         best = unigram_vocabulary.encode(line)
         assert Unigram(unigram_vocabulary, alpha=0.1, nbest=1).cut(line) == best
         assert Unigram(unigram_vocabulary, alpha=1e6, nbest=5).cut(line) == best
+
+
+# ---------------------------------------------------------------------------------- uniform
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("word", ["aba", "ababab", "abñb", "abxdaba"])
+@pytest.mark.parametrize("skew", [0.0, 0.7])
+def test_uniform_draws_have_the_distribution_of_their_definition(kind: str, word: str, skew: float) -> None:
+    """Whatever the scores; a protected string is one piece."""
+    vocabulary = make_vocabulary(SCORES | {"bx": -1.0, "da": -1.0}, type=kind, protected=["xd"])
+    before, protected, after = word.partition("xd")
+    cuts = [
+        (*left, protected, *right) if protected else left
+        for left in all_cuts(MARKER + before, SCORES)
+        for right in all_cuts(after, SCORES)
+    ]
+    weights = {cut: math.exp(-skew * len(cut)) for cut in cuts}
+    expected = {cut: weight / sum(weights.values()) for cut, weight in weights.items()}
+    segmenter = make_segmenter("uniform", vocabulary, skew=skew)
+    observed = Counter(tuple(segmenter.cut(word, Draw(line=i))) for i in range(DRAWS))
+    assert chi_square_p_value(observed, expected) > UNLIKELY
+
+
+def test_a_large_skew_takes_the_fewest_pieces(bpe_vocabulary: Vocabulary, text: list[str]) -> None:
+    segmenter = uniform(bpe_vocabulary, skew=1e6)
+    for number, line in enumerate(text[:50]):
+        pieces = segmenter.cut(line, Draw(line=number))
+        assert len(pieces) <= len(bpe_vocabulary.encode(line))
+        assert len(pieces) <= len(LongestMatch(bpe_vocabulary).cut(line))

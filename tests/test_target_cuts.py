@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dpe.errors import UserError
 from dpe.segmenter.settings import SegmentSettings
+from dpe.store import key_of
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
 from dpe.training.processes import Processes, Session
@@ -29,6 +32,31 @@ def test_random_targets_have_draws_of_their_own() -> None:
     assert cuts[0] != segmenter.cut(text, Draw(1, 0, 7))  # which is how a source would be cut
 
 
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"source_method": "bpe-dropout"}, {"source_dropout": 0.1, "epoch": 3}),
+        ({"source_method": "unigram"}, {"source_alpha": 0.3, "epoch": 3}),
+        ({"source_method": "unigram", "cut_seed": 9}, {"source_alpha": 0.3, "seed": 9, "epoch": 3}),
+        (
+            {"source_method": "unigram-best", "target_sampling": 2.0},
+            {"mode": "sample", "temperature": 2.0, "epoch": 3},
+        ),
+        ({"source_method": "unigram", "target_method": "dpe-fixed"}, {}),
+    ],
+)
+def test_the_key_of_targets_holds_how_their_sources_are_drawn_and_no_defaults(
+    tmp_path: Path, changes: dict[str, Any], wanted: dict[str, Any]
+) -> None:
+    segmenter = save_segmenter(tmp_path / "segmenter", learned_vocabulary())
+    text = open_corpus(write_corpus(tmp_path), "train")
+    cuts = KeptCuts(segmenter, text, tmp_path / "cuts", Session())
+    settings = replace(SETTINGS, unigram_alpha=0.3, **changes)
+    targets = SegmenterTargets(cuts, settings, work=tmp_path, processes=Processes())
+    key = key_of({"cutter": cuts.fingerprint, "text": text.describe()} | wanted)
+    assert targets.path(3) == tmp_path / "cuts" / f"{key}.epoch-{wanted.get('epoch', 0):03}.pieces.gz"
+
+
 class SlowCuts(KeptCuts):
     """Writes the same pieces for every request, slowly."""
 
@@ -39,13 +67,34 @@ class SlowCuts(KeptCuts):
         out.with_suffix(".aside").replace(out)
 
 
+@pytest.mark.parametrize(("keep", "left"), [(None, [0, 1, 2, 3]), (2, [2, 3]), (1, [3])])
+def test_targets_of_older_epochs_are_removed(tmp_path: Path, keep: int | None, left: list[int]) -> None:
+    save_segmenter(tmp_path / "segmenter", learned_vocabulary())
+    here = targets(SlowCuts, tmp_path, "work", Processes(), keep=keep)
+    for epoch in range(4):
+        assert here.start(epoch)(0, "ab") == ["▁a", "b"]
+        assert ("changed_lines" in here.report()) is (epoch > 0)
+    assert [epoch for epoch in range(4) if here.path(epoch).exists()] == left
+
+
+def test_processes_share_the_uncompressed_targets(tmp_path: Path) -> None:
+    save_segmenter(tmp_path / "segmenter", learned_vocabulary())
+    both = [targets(SlowCuts, tmp_path, "work", Processes(rank, 2)) for rank in (0, 1)]
+    for epoch in (0, 1):
+        assert [one.start(epoch)(0, "ab") for one in both] == [["▁a", "b"]] * 2
+        kept = sorted(path.name.partition(".pieces")[0] for path in (tmp_path / "work" / "cuts").iterdir())
+        assert kept == [both[0].path(epoch).name.partition(".pieces")[0]] * 2  # text and line ends
+
+
 SETTINGS = TranslatorSettings(source_method="bpe-dropout", target_method="dpe", bpe_dropout=0.1)
 
 
-def targets(kind: type[KeptCuts], place: Path, work: str, processes: Processes) -> SegmenterTargets:
+def targets(
+    kind: type[KeptCuts], place: Path, work: str, processes: Processes, **more: Any
+) -> SegmenterTargets:
     text = open_corpus(write_corpus(place / work), "train")
     cuts = kind(place / "segmenter", text, place / "cuts", Session())
-    return SegmenterTargets(cuts, SETTINGS, work=place / work, processes=processes)
+    return SegmenterTargets(cuts, SETTINGS, work=place / work, processes=processes, **more)
 
 
 @pytest.mark.parametrize("ranks", [(0, 1), (0, 0)], ids=["processes of one training", "two trainings"])
@@ -103,3 +152,4 @@ def test_shares_of_changed_lines_and_words(tmp_path: Path) -> None:
     after.write_text("▁ab ▁c\n▁d\n\n▁e ▁f g ▁h\n", encoding="utf-8")
     assert changed_shares(before, after) == (1 / 4, 1 / 6)
     assert changed_shares(before, before) == (0.0, 0.0)
+    assert changed_shares(before, after, most=2) == (1 / 2, 1 / 3)

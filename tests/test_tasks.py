@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -18,11 +19,12 @@ from dpe.text.bpe import BpeDropout
 from dpe.text.corpus import write_lines
 from dpe.text.draws import Draw
 from dpe.text.learning import VocabularySettings, learn_vocabulary
-from dpe.text.segmenters import CountSegmenter, OwnCut
+from dpe.text.segmenters import METHODS, CountSegmenter, OwnCut, make_segmenter
 from dpe.text.text_file import ParallelText
 from dpe.text.vocabulary import Vocabulary
 from dpe.translator.targets import CountTargets
-from dpe.translator.training import TranslatorTask
+from dpe.translator.training import TranslatorLines, TranslatorTask
+from tests.epochs import batches_of
 from tests.segmenters import SMALLEST, TARGETS, learned_vocabulary
 from tests.translators import SETTINGS, TRAIN, open_corpus, write_corpus
 
@@ -67,7 +69,7 @@ def test_the_source_is_cut_by_the_draw_that_a_segmenters_cuts_know_of(
 ) -> None:
     task, dropout = translator_task(corpus, vocabulary), BpeDropout(vocabulary, dropout=0.3)
     for epoch in (0, 1):
-        for example in chain.from_iterable(task.batches(epoch)):
+        for example in chain.from_iterable(batches_of(task, epoch)):
             cut = dropout.cut(TRAIN[example.line][0], Draw(9, epoch, example.line))
             assert example.source == [*vocabulary.piece_ids(cut), vocabulary.eos_id]
 
@@ -75,7 +77,7 @@ def test_the_source_is_cut_by_the_draw_that_a_segmenters_cuts_know_of(
 def test_the_loss_is_smoothed_and_the_number_shown_is_not(corpus: Path, vocabulary: Vocabulary) -> None:
     task = translator_task(corpus, vocabulary)
     task.model.eval()
-    batch = task.collate(next(task.batches(0)), 0)
+    batch = task.collate(next(batches_of(task, 0)), 0)
     loss, nats, tokens = task.loss(batch)
     states = task.model.states(batch.source, batch.source_lengths, batch.target_in)
     real = batch.target_out != vocabulary.pad_id
@@ -92,15 +94,26 @@ def test_a_segmenter_learns_from_draws_of_every_epoch(corpus: Path, vocabulary: 
     task = segmenter_task(corpus, vocabulary, BpeDropout(vocabulary, dropout=0.3))
     dropout = BpeDropout(vocabulary, dropout=0.3)
     for epoch in (0, 1):
-        for example in chain.from_iterable(task.batches(epoch)):
+        for example in chain.from_iterable(batches_of(task, epoch)):
             cut = dropout.cut(TRAIN[example.line][0], Draw(4, epoch, example.line))
             assert example.source == [*vocabulary.piece_ids(cut), vocabulary.eos_id]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_worker_process_loads_the_same_examples(corpus: Path, vocabulary: Vocabulary, method: str) -> None:
+    if method == "unigram":
+        vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=24, type="unigram"))
+    segmenter = make_segmenter(method, vocabulary, dropout=0.3, alpha=0.5)
+    text, targets = open_corpus(corpus, "train"), CountTargets(segmenter, seed=2)
+    lines = TranslatorLines(text, vocabulary, segmenter, targets.start(3), SETTINGS, epoch=3)
+    here = lines([5, 1, 7])
+    assert pickle.loads(pickle.dumps(lines))([5, 1, 7]) == here
 
 
 def test_a_segmenter_does_not_see_one_character_in_a_thousand(corpus: Path, vocabulary: Vocabulary) -> None:
     task = segmenter_task(corpus, vocabulary, OwnCut(vocabulary))
     hiding, hidden = MixedCollator(vocabulary, unknown_rate=0.001, seed=4), 0
-    for examples in task.batches(2):
+    for examples in batches_of(task, 2):
         characters = task.collate(examples, 2).characters
         assert torch.equal(characters, hiding.collate(examples, epoch=2).characters)
         hidden += int((characters == hiding.characters.unknown).sum())
@@ -114,5 +127,5 @@ def test_lines_are_as_long_as_the_model_reads_them(tmp_path: Path) -> None:
     settings = replace(SMALLEST, batch=160, max_characters=100)
     model = MixedTransformer.of(SMALLEST, vocabulary, source=False)
     task = SegmenterTask(model, vocabulary, text, text, cut_source=OwnCut(vocabulary), settings=settings)
-    assert [example.marked for batch in task.batches(0) for example in batch] == ["\u2581talo"]
-    assert task.left_out == "1 lines longer than 100 characters left out"
+    assert [example.marked for batch in batches_of(task, 0) for example in batch] == ["\u2581talo"]
+    assert task.left_out(1) == "1 lines longer than 100 characters left out"

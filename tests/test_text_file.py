@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 import pickle
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpe.errors import UserError
+from dpe.text import text_file
 from dpe.text.corpus import Pair, write_lines
 from dpe.text.text_file import MemoryText, ParallelText, TextFile
+from tests.forked import at_the_same_time
 from tests.texts import SUFFIXES, characters, lines_by_definition, written
 
 
@@ -50,15 +54,18 @@ def test_numbers_outside_are_index_errors_and_negative_ones_count_back(tmp_path:
 
 def test_index_and_expanded_text_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, cache = written(tmp_path / "text.xz", b"a\nb\n"), tmp_path / "cache"
-    TextFile.open(path, cache=cache)
+    digest = TextFile.open(path, cache=cache).digest()
+    assert digest == hashlib.sha256(b"a\nb\n").hexdigest() == TextFile.open(path).digest()
     before = {file: file.stat().st_mtime_ns for file in cache.iterdir()}
-    assert len(before) == 2
+    assert len(before) == 3
 
     def nothing_is_written(path: Path) -> None:
         raise AssertionError(path)
 
-    monkeypatch.setattr("dpe.text.text_file.whole_file", nothing_is_written)
-    assert list(TextFile.open(path, cache=cache)) == ["a", "b"]
+    for function in ("whole_file", "whole_text_file", "file_hash"):
+        monkeypatch.setattr(f"dpe.text.text_file.{function}", nothing_is_written)
+    again = TextFile.open(path, cache=cache)
+    assert (list(again), again.digest()) == (["a", "b"], digest)
     assert {file: file.stat().st_mtime_ns for file in cache.iterdir()} == before
 
 
@@ -66,15 +73,38 @@ def test_index_and_expanded_text_are_used_again(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("change", ["size", "time"])
 def test_changed_text_is_indexed_anew_and_old_files_go(tmp_path: Path, suffix: str, change: str) -> None:
     path, cache = written(tmp_path / f"text{suffix}", b"a\nb\n"), tmp_path / "cache"
-    assert list(TextFile.open(path, cache=cache)) == ["a", "b"]
+    before = TextFile.open(path, cache=cache)
+    assert list(before) == ["a", "b"]
+    digest = before.digest()
     files = len(list(cache.iterdir()))
     status = path.stat()
     written(path, b"new\nand longer\nthan it was\n" if change == "size" else b"\ncd\n")
     later = 0 if change == "size" else 1
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + later))
     expected = lines_by_definition(b"new\nand longer\nthan it was\n" if change == "size" else b"\ncd\n")
-    assert list(TextFile.open(path, cache=cache)) == expected
+    after = TextFile.open(path, cache=cache)
+    assert list(after) == expected
+    assert after.digest() != digest
     assert len(list(cache.iterdir())) == files
+
+
+def test_processes_index_a_text_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, log = written(tmp_path / "text", b"a\nb\n"), tmp_path / "log"
+    index = text_file._index
+
+    def slowly(*given: Path) -> None:
+        with log.open("a") as file:
+            file.write("x")
+        time.sleep(0.3)
+        index(*given)
+
+    monkeypatch.setattr(text_file, "_index", slowly)
+
+    def start() -> None:
+        assert TextFile.open(path, cache=tmp_path / "cache")[1] == "b"
+
+    at_the_same_time(start, [(), ()])
+    assert log.read_text() == "x"
 
 
 def test_text_that_changes_in_use_is_noticed(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from dpe.segmenter.settings import SegmentSettings
 from dpe.text.bpe import BpeDropout
 from dpe.text.draws import Draw
 from dpe.text.learning import VocabularySettings, learn_vocabulary
-from dpe.text.segmenters import LongestMatch, OwnCut
+from dpe.text.segmenters import CountSegmenter, LongestMatch, OwnCut
+from dpe.text.unigram import Unigram
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.log import read_curve
 from dpe.training.trainer import Trainer
@@ -49,6 +50,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def segmenter(vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_segmenter(tmp_path_factory.mktemp("segmenter") / "segmenter", vocabulary)
+
+
+@pytest.fixture(scope="module")
+def unigram_segmenter(unigram: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_segmenter(tmp_path_factory.mktemp("unigram") / "segmenter", unigram)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +117,7 @@ def test_bits_fall_and_bleu_is_noted(corpus: Path, vocabulary: Vocabulary, tmp_p
     assert [record["epoch"] for record in records] == [1, 2, 3, 4, 4]
     assert records[3]["dev_bits"] < records[0]["dev_bits"] - 0.5
     assert records[-1]["averaged"] == 2
-    assert all(0 <= record["dev_bleu"] <= 100 for record in records)
+    assert all(0 <= record["dev_bleu"] <= 100 and record["dev_length"] >= 0 for record in records)
     best = max(records, key=lambda record: record["dev_bleu"])
     assert load_tensors(tmp_path / "model.safetensors")[1]["dev_bleu"] == best["dev_bleu"]
 
@@ -120,7 +126,7 @@ def test_training_stops_when_bleu_does_not_improve(
     corpus: Path, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = iter([5.0, 7.0, 6.0, 6.5, 9.0])
-    monkeypatch.setattr("dpe.translator.training.dev_bleu", lambda **_: lambda *_: next(values))
+    monkeypatch.setattr("dpe.translator.training.dev_bleu", lambda **_: lambda *_: (next(values), 1.0))
     position = train(tmp_path, corpus, vocabulary, epochs=9, patience=2, batch=4_000)
     assert position.epoch == 4
 
@@ -143,16 +149,22 @@ def test_giant_lines_of_dev_are_left_out(
             file.write("a " * 1001 + "\n")
     monkeypatch.setattr(
         "dpe.translator.training.dev_bleu",
-        lambda **_: lambda *texts: sizes.append(tuple(map(len, texts))) or 1.0,
+        lambda **_: lambda *texts: sizes.append(tuple(map(len, texts))) or (1.0, 1.0),
     )
     train(tmp_path / "out", corpus, vocabulary, steps=1)
     assert sizes == [(10, 10)]
 
 
-def expected_cuts(directory: Path, *, epoch: int, dropout: float) -> list[list[str]]:
-    """Best cuts of the training targets given the sources' dropout of an epoch, through the Segmenter."""
+def expected_cuts(
+    directory: Path, *, epoch: int, dropout: float = 0.0, alpha: float | None = None
+) -> list[list[str]]:
+    """Best cuts of the training targets given the sources drawn for an epoch, through the Segmenter."""
     segmenter = Segmenter.load(directory)
-    source_cuts = BpeDropout(segmenter.vocabulary, dropout=dropout)
+    source_cuts: CountSegmenter = OwnCut(segmenter.vocabulary)
+    if alpha is not None:
+        source_cuts = Unigram(segmenter.vocabulary, alpha=alpha)
+    elif dropout:
+        source_cuts = BpeDropout(segmenter.vocabulary, dropout=dropout)
     examples = [
         segmenter.example(
             line, source_cuts.cut(source, Draw(9, epoch, line)) if segmenter.has_source else None, target
@@ -183,6 +195,36 @@ def test_dpe_cuts_the_target_given_each_epochs_source(
     assert all(record["cutting_seconds"] > 0 < record["training_seconds"] for record in records)
     assert "changed_lines" not in records[0]
     assert records[1]["changed_lines"] == differing(first, second) / len(TRAIN) > 0
+
+
+def test_dpe_cuts_the_target_given_each_epochs_samples_of_the_source(
+    corpus: Path, unigram: Vocabulary, unigram_segmenter: Path, tmp_path: Path, epochs: list[int]
+) -> None:
+    """Also when the training was stopped in between; it then ends with the same weights."""
+    settings: dict[str, Any] = {"source_method": "unigram", "target_method": "dpe", "batch": 4_000}
+    settings |= {"segmenter": unigram_segmenter, "unigram_alpha": 0.3, "cut_seed": 9}
+    train(tmp_path / "whole", corpus, unigram, epochs=2, cuts=tmp_path / "cuts", **settings)
+    first, second = map(read_cuts, cut_files(tmp_path / "cuts"))
+    assert differing(first, expected_cuts(unigram_segmenter, epoch=0, alpha=0.3)) <= 1
+    assert differing(second, expected_cuts(unigram_segmenter, epoch=1, alpha=0.3)) <= 1
+    assert differing(first, second) > 0
+    for steps in ({"steps": 2}, {"epochs": 2}):
+        train(tmp_path / "stopped", corpus, unigram, cuts=tmp_path / "cuts", **steps, **settings)
+    assert epochs == [0, 1]
+    whole, stopped = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("whole", "stopped"))
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
+def test_fixed_targets_over_a_unigram_vocabulary_are_cut_given_its_best_source(
+    corpus: Path, unigram: Vocabulary, unigram_segmenter: Path, tmp_path: Path
+) -> None:
+    for source in ("unigram", "unigram-best"):
+        train(
+            tmp_path / source, corpus, unigram, **TWO_STEPS, segmenter=unigram_segmenter,
+            source_method=source, target_method="dpe-fixed", cuts=tmp_path / "cuts",
+        )  # fmt: skip
+    (file,) = cut_files(tmp_path / "cuts")
+    assert differing(read_cuts(file), expected_cuts(unigram_segmenter, epoch=0)) <= 1
 
 
 @pytest.mark.parametrize(("method", "is_lm"), [("dpe-fixed", False), ("dpe-fixed", True), ("dpe", True)])
@@ -271,8 +313,24 @@ def test_another_seed_of_the_cuts_cuts_anew(
         ({"target_method": "bpe", "target_sampling": 1.0}, False, "needs target method dpe"),
         ({"target_method": "dpe-fixed", "target_sampling": 1.0}, True, "needs target method dpe"),
         ({"target_method": "dpe", "target_sampling": 0.0}, True, "at least 1e-100"),
-        ({"source_method": "unigram", "target_method": "dpe"}, True, "source method is unigram"),
         ({"target_method": "dpe"}, True, "choose bpe-dropout as source method, or dpe-fixed"),
+        (
+            {"source_method": "unigram-best", "target_method": "dpe"},
+            True,
+            "choose unigram with unigram_alpha as source method, or dpe-fixed",
+        ),
+        (
+            {"source_method": "unigram", "target_method": "dpe", "unigram_alpha": None},
+            True,
+            "the source is not drawn",
+        ),
+        (
+            {"source_method": "unigram", "target_method": "dpe", "unigram_nbest": 8},
+            True,
+            "leave unigram_nbest out",
+        ),
+        ({"source_method": "unigram", "target_method": "dpe"}, True, "needs a unigram vocabulary"),
+        ({"source_method": "unigram-best"}, False, "needs a unigram vocabulary"),
         ({"source_method": "unigram"}, False, "needs a unigram vocabulary"),
         ({"target_method": "unigram"}, False, "needs a unigram vocabulary"),
         ({"label_smoothing": 1.0}, False, "label_smoothing is 1.0; it must be less than 1"),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,11 +22,13 @@ import torch
 
 from dpe import Segmenter
 from dpe.errors import UserError
+from dpe.model.batch_order import epoch_windows
 from dpe.model.checkpoint import load_tensors, save_tensors
 from dpe.model.mixed import MixedTransformer
 from dpe.model.settings import ModelSettings
+from dpe.pool import in_order
 from dpe.progress import Progress
-from dpe.segmenter.training import SegmenterTask
+from dpe.segmenter.training import SegmenterLines, SegmenterTask
 from dpe.text.learning import VocabularySettings, learn_vocabulary
 from dpe.text.segmenters import OwnCut
 from dpe.text.text_file import ParallelText
@@ -32,6 +37,7 @@ from dpe.training.log import read_curve
 from dpe.training.processes import Processes, Session
 from dpe.training.state import KeptWeights, Position
 from dpe.training.trainer import Trainer
+from tests.epochs import batches_of
 from tests.segmenters import DECODERS, SMALLEST, TARGETS, UPDATES, train
 
 
@@ -234,23 +240,90 @@ def test_an_update_is_divided_among_the_processes_or_refused(tmp_path: Path) -> 
     settings = replace(trainer.settings, accumulate=3)
     with pytest.raises(UserError, match=r"accumulate is 3, but there are 2 processes.* a multiple of 2"):
         Trainer(trainer.task, settings, tmp_path, Session(), Processes(world=2))
-    assert Trainer(trainer.task, settings, tmp_path, Session(), Processes(world=3))._own_accumulate == 1
+    shares = [
+        Trainer(trainer.task, replace(settings, accumulate=6), tmp_path, Session(), Processes(rank, 3))
+        for rank in range(3)
+    ]
+    assert [list(one._own_shares) for one in shares] == [[0, 3], [1, 4], [2, 5]]
 
 
-def test_updates_of_an_older_versions_processes_are_not_continued_within_an_epoch(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("updates", [UPDATES - 1, UPDATES])
+def test_an_epoch_that_an_older_version_began_starts_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], updates: int
 ) -> None:
-    """They had `accumulate` batches each, so the position within the epoch is another."""
-    for name, steps in (("within", UPDATES - 1), ("after", UPDATES)):
-        train(tmp_path / name, steps=steps)
-        path = tmp_path / name / "last.safetensors"
-        tensors, state = load_tensors(path)
-        save_tensors(path, tensors, state | {"world": 2})
-    with pytest.raises(UserError, match=r"by 2 processes of an older version, .* had 2 batches instead of 1"):
-        train(tmp_path / "within", steps=2 * UPDATES)
-    train(tmp_path / "after", steps=2 * UPDATES, progress=Progress())
-    assert "from here on the weights will differ" in capsys.readouterr().err
-    assert load_tensors(tmp_path / "after" / "last.safetensors")[1]["world"] == 1
+    """Its batches had other lines, so how many there were does not say which lines are left."""
+    train(tmp_path / "out", steps=updates)
+    path = tmp_path / "out" / "last.safetensors"
+    tensors, state = load_tensors(path)
+    new = ("window", "window_updates", "left_out", "batch_order")
+    older = {key: value for key, value in state.items() if key not in new}
+    save_tensors(path, tensors, older | {"world": 2})
+    train(tmp_path / "out", steps=updates, progress=Progress())
+    assert "older version" not in capsys.readouterr().err  # there is nothing to train
+    position = train(tmp_path / "out", epochs=2, progress=Progress())
+    said = capsys.readouterr().err
+    assert "was saved by an older version" in said
+    assert ("its epoch starts again" in said) is (updates < UPDATES)
+    assert position.step == updates + (2 if updates < UPDATES else 1) * UPDATES
+    train(tmp_path / "out", epochs=3, progress=Progress())
+    assert "older version" not in capsys.readouterr().err
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lines that trainings load, in windows of 10 lines."""
+    load, lines = SegmenterLines.__call__, list[int]()
+
+    def counted(self: SegmenterLines, numbers: list[int]) -> Any:
+        lines.extend(numbers)
+        return load(self, numbers)
+
+    monkeypatch.setattr(SegmenterLines, "__call__", counted)
+    monkeypatch.setitem(epoch_windows.__kwdefaults__, "window", 10)
+    return lines
+
+
+@pytest.mark.parametrize("steps", [4, 5, 6, 7])
+def test_a_resumed_training_loads_no_line_of_the_windows_before(
+    tmp_path: Path, loaded: list[int], steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window of ten lines has two batches."""
+    whole = train(tmp_path / "whole", epochs=2)
+    assert loaded[:40] != loaded[40:]
+    assert whole.step == 16
+    every, loaded[:] = loaded[:40], []
+    with monkeypatch.context() as stopped:
+        stopped.setattr(Trainer, "_must_stop", lambda trainer, _: trainer.position.step == steps)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "cut", epochs=2)
+    loaded.clear()
+    assert train(tmp_path / "cut", epochs=2).step == whole.step
+    assert loaded[:-40] == every[(steps - 1) // 2 * 10 :]
+    one, other = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("whole", "cut"))
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def test_the_number_of_workers_that_load_changes_nothing(tmp_path: Path) -> None:
+    found = []
+    for workers in (1, 2):
+        out = tmp_path / str(workers)
+        train(out, epochs=1, load_workers=workers)
+        found.append(load_tensors(out / "last.safetensors")[0])
+    assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
+    assert multiprocessing.active_children() == []
+
+
+def test_an_error_of_a_worker_that_loads_is_one_sentence(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("\n".join(TARGETS), encoding="utf-8")
+    vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
+    lines = SegmenterLines(ParallelText.open(None, text), vocabulary, OwnCut(vocabulary), SMALLEST)
+    text.write_text("a line less", encoding="utf-8")
+    with (
+        pytest.raises(UserError, match="changed while it was in use"),
+        closing(in_order(partial(partial, lines), [[0], [1]], workers=2)) as loaded,
+    ):
+        list(loaded)
 
 
 def test_an_infinite_gradient_of_a_finite_loss_does_not_reach_the_weights(
@@ -394,11 +467,20 @@ def test_the_rate_rises_and_falls_and_gradients_are_clipped(
     assert rates == pytest.approx([1e-3 * min(n / 4, (4 / n) ** 0.5) for n in range(1, 10)])
 
 
-def make_trainer(out: Path, *, dropout: float) -> Trainer:
+def make_trainer(out: Path, *, dropout: float, accumulate: int = 1) -> Trainer:
     """A trainer at its start, whose gradients are not clipped."""
     text = ParallelText.open(None, TARGETS)
     vocabulary = learn_vocabulary(TARGETS, VocabularySettings(size=30))
-    settings = replace(SMALLEST, dropout=dropout, learning_rate=1e-3, warmup=4, clip=1e9, batch=160, steps=1)
+    settings = replace(
+        SMALLEST,
+        dropout=dropout,
+        accumulate=accumulate,
+        learning_rate=1e-3,
+        warmup=4,
+        clip=1e9,
+        batch=160,
+        steps=1,
+    )
     torch.manual_seed(1)
     model = MixedTransformer.of(settings, vocabulary, source=False)
     task = SegmenterTask(model, vocabulary, text, text, cut_source=OwnCut(vocabulary), settings=settings)
@@ -408,9 +490,9 @@ def make_trainer(out: Path, *, dropout: float) -> Trainer:
 def test_the_step_is_along_the_gradient_of_the_mean_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainer = make_trainer(tmp_path, dropout=0.0)
+    trainer = make_trainer(tmp_path, dropout=0.0, accumulate=2)
     task, parameters = trainer.task, list(trainer.model.parameters())
-    batches = [task.collate(examples, 0) for examples in islice(task.batches(0), 2)]
+    batches = [task.collate(examples, 0) for examples in islice(batches_of(task, 0), 2)]
     losses = [task.loss(batch) for batch in batches]
     mean = (losses[0][0] + losses[1][0]) / (losses[0][2] + losses[1][2])
     wanted = torch.autograd.grad(mean, parameters)
@@ -422,7 +504,7 @@ def test_the_step_is_along_the_gradient_of_the_mean_loss(
 
 def test_dropout_is_another_one_in_every_epoch(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, dropout=0.5)
-    batch = trainer.task.collate(next(trainer.task.batches(0)), 0)
+    batch = trainer.task.collate(next(batches_of(trainer.task, 0)), 0)
     nats = []
     for epoch in (0, 1, 0):
         trainer.position.epoch = epoch

@@ -14,6 +14,7 @@ import torch
 
 from dpe.model.checkpoint import load_tensors
 from dpe.training.log import read_curve
+from tests.segment_command import Dpe
 from tests.segmenters import DECODERS
 
 ROOT = Path(__file__).parents[1]
@@ -72,19 +73,31 @@ def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_a_unigram_vocabulary_works_without_dropout_of_the_source(corpus: Path, tmp_path: Path) -> None:
-    model, out = tmp_path / "unigram.model", tmp_path / "out"
-    run([*DPE, "vocab", "--type", "unigram", "--source", corpus / "train.en", "--target", corpus / "train.fi",
-         "--size", "300", "--out", model])  # fmt: skip
-    command = [
-        model if part == corpus / "vocab.model" else part for part in training(corpus, out, "--steps", 2)
-    ]
-    assert "--source-dropout 0" in run([*DPE, *command], code=2)
-    assert not (out / "settings.json").exists()  # so that the next try is not refused
-    run([*DPE, *command, "--source-dropout", 0])
-    run([*DPE, "segment", "--segmenter", out, "--source", corpus / "dev.en", "--target", corpus / "dev.fi",
-         "--out", tmp_path / "dev.pieces"])  # fmt: skip
-    cuts = (tmp_path / "dev.pieces").read_text(encoding="utf-8").splitlines()
+def test_a_unigram_vocabulary_works_with_the_defaults(corpus: Path, tmp_path: Path, dpe: Dpe) -> None:
+    model, out, whole = tmp_path / "unigram.model", tmp_path / "out", tmp_path / "whole"
+    text = ("--source", corpus / "train.en", "--target", corpus / "train.fi")
+    dpe(*map(str, ("vocab", "--type", "unigram", *text, "--size", 300, "--out", model)))
+
+    def train(out: Path, *more: object, model: Path = model, code: int = 0) -> str:
+        command = training(corpus, out, "--threads", 1, *more)
+        return dpe(*(str(model if p == corpus / "vocab.model" else p) for p in command), code=code)[1]
+
+    train(out, "--steps", 2)
+    assert "resumes from step 2" in train(out, "--steps", 4)
+    train(whole, "--steps", 4)
+    assert_same_weights(out / "last.safetensors", whole / "last.safetensors")
+    assert "source_alpha is the default there and 0.5 now" in train(
+        out, "--steps", 4, "--source-alpha", 0.5, code=2
+    )
+    assert "source_dropout is the default there and 0.0 now" in train(
+        out, "--steps", 4, "--source-dropout", 0, code=2
+    )
+    bpe, alpha = tmp_path / "bpe", ("--steps", 2, "--source-alpha", 0.5)
+    says = train(bpe, *alpha, model=corpus / "vocab.model", code=2)
+    assert "source_alpha samples from a unigram vocabulary, but this one is bpe" in says
+    assert not (bpe / "settings.json").exists()  # so that the next try is not refused
+    sides = ("--source", corpus / "dev.en", "--target", corpus / "dev.fi")
+    cuts = dpe(*map(str, ("segment", "--segmenter", out, *sides, "--workers", 1)))[0].splitlines()
     joined = [cut.replace(" ", "").replace("▁", " ").strip() for cut in cuts]
     assert joined == (corpus / "dev.fi").read_text(encoding="utf-8").splitlines()
 

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece
 from hypothesis import example, given
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
-from dpe.text.learning import VocabularySettings, check_protected, learn_vocabulary
+from dpe.progress import Progress
+from dpe.text.draws import SAMPLE_STREAM, generator
+from dpe.text.learning import VocabularySettings, check_protected, learn_vocabulary, sample
 from dpe.text.vocabulary import Vocabulary
 from dpe.text.words import MARKER
 from tests.vocabularies import make_text, make_vocabulary
@@ -250,3 +253,38 @@ def test_a_vocabulary_is_learned_from_files_as_from_their_lines(tmp_path: Path) 
     (tmp_path / "all").write_bytes(one.read_bytes() + two.read_bytes())
     assert learn_vocabulary(tmp_path / "all", settings).content == wanted
     assert learn_vocabulary(str(tmp_path / "all"), settings).content == wanted
+
+
+@given(st.integers(0, 60), st.integers(1, 80))
+def test_a_sample_is_some_of_the_lines_and_all_where_they_fit(count: int, size: int) -> None:
+    lines = [str(number) for number in range(count)]
+    kept, seen = sample(iter(lines), size, generator(1))
+    assert seen == count
+    assert len(set(kept)) == len(kept) == min(size, count)
+    assert set(kept) <= set(lines)
+    if count <= size:
+        assert kept == lines
+
+
+def test_every_line_of_a_text_is_as_likely_to_be_in_a_sample() -> None:
+    counts = np.zeros(40)
+    for seed in range(200):
+        kept, _ = sample((str(number) for number in range(4_000)), 100, generator(seed))
+        counts += np.bincount([int(line) // 100 for line in kept], minlength=40)
+    assert abs(counts / 500 - 1).max() < 0.2  # 4.5 standard deviations
+
+
+def test_a_vocabulary_of_a_long_text_is_learned_from_a_sample_of_it(
+    text: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = VocabularySettings(size=100, sample_lines=len(text) - 1)
+    path = tmp_path / "text"
+    path.write_text("\n".join(text), encoding="utf-8")
+    learned = [learn_vocabulary(one, wanted, progress=Progress()) for one in (text, path)]
+    assert f"learning from a sample of {len(text) - 1:,} of {len(text):,} lines" in capsys.readouterr().err
+    kept, _ = sample(text, len(text) - 1, generator(SAMPLE_STREAM))
+    whole = learn_vocabulary(kept, VocabularySettings(size=100))
+    assert learned[0].content == learned[1].content == whole.content
+    fits = [VocabularySettings(size=100, **more) for more in ({}, {"sample_lines": len(text)})]
+    assert len({learn_vocabulary(text, one, progress=Progress()).content for one in fits}) == 1
+    assert "sample" not in capsys.readouterr().err

@@ -5,11 +5,19 @@ from __future__ import annotations
 import gzip
 import lzma
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from hypothesis import strategies as st
 
-SUFFIXES = ("", ".gz", ".xz")
+from dpe.files import ZSTD_CHECKSUM, zstd
+
+SUFFIXES = ("", ".gz", ".xz", ".zst")
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": partial(zstd.compress, options=ZSTD_CHECKSUM),
+}
 BOM = b"\xef\xbb\xbf"
 
 # What UTF-8 cannot encode is left out.
@@ -26,6 +34,5 @@ def lines_by_definition(data: bytes) -> list[str]:
 
 
 def written(path: Path, data: bytes) -> Path:
-    pack: Callable[[bytes], bytes] = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
-    path.write_bytes(pack(data))
+    path.write_bytes(COMPRESS.get(path.suffix, bytes)(data))
     return path

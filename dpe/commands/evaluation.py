@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpe.choices import SegmentedFormat
-from dpe.commands.options import AsJson, AsMarkdown, BleuTokenize, Seed, require_files
+from dpe.commands.options import AsJson, AsMarkdown, BleuTokenize, GoldFile, Seed, require_files
 from dpe.files import whole_text_file
 from dpe.progress import Progress
 
@@ -27,12 +27,6 @@ Format = Annotated[
     SegmentedFormat | None,
     typer.Option(
         help="How pieces are written. [default: pieces if most lines have a U+2581, else subword-nmt]"
-    ),
-]
-GoldFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--gold", metavar="FILE", help="Gold: word, tab, morphs separated by spaces; may be .gz or .xz."
     ),
 ]
 TrainCounts = Annotated[
@@ -55,6 +49,13 @@ def evaluate(
     by_length: Annotated[
         bool, typer.Option("--by-length", help="Also show BLEU by length of the reference.")
     ] = False,
+    by_frequency: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="COUNTS",
+            help="Also show F1 of words by frequency in a training target, or in lines of word, tab, count.",
+        ),
+    ] = None,
     tokenize: BleuTokenize = "13a",
     json: AsJson = False,
     markdown: AsMarkdown = False,
@@ -70,7 +71,10 @@ def evaluate(
     from dpe.evaluation.tables import show
     from dpe.evaluation.translations import evaluation_figures, evaluation_tables, score_translations
 
-    result = score_translations(hypothesis, reference, baseline, by_length=by_length, tokenize=tokenize)
+    require_files(by_frequency)
+    result = score_translations(
+        hypothesis, reference, baseline, by_length=by_length, by_frequency=by_frequency, tokenize=tokenize
+    )
     progress: Progress = context.obj
     for doubt in result.doubts:
         progress.say(doubt)
@@ -134,7 +138,7 @@ def morphology(
     gold: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="Lines of word, tab, morphs separated by spaces; may be .gz or .xz."
+            metavar="FILE", help="Lines of word, tab, morphs separated by spaces; may be .gz, .xz or .zst."
         ),
     ],
     format: Format = None,

@@ -44,7 +44,7 @@ def explore(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
     device: Device = "auto",
 ) -> None:
-    """Look at segmentations in a web page: lattices, probabilities, BPE beside them.
+    """Look at segmentations in a web page: lattices, probabilities, BPE or unigram beside them.
 
     Needs the extra `explore`: `pip install '.[explore]'` in a checkout. Stop it with Ctrl-C. The page asks
     POST /api/segment, which /openapi.json describes, so that a program can ask it too.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from dpe.choices import BleuTokens, PresetName
+from dpe.choices import BleuTokens, PieceFormat, PresetName
 from dpe.errors import UserError
 from dpe.files import Stamp, is_standard_stream
 from dpe.model.settings import ModelSettings, from_preset
@@ -36,20 +36,49 @@ def setting_option(
 PRESET = "the preset's"
 VocabularyFile = Annotated[Path, typer.Option("--vocab", metavar="FILE", help="A SentencePiece model.")]
 InputFile = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="Text, plain, .gz or .xz; standard input if absent.")
+    Path | None,
+    typer.Argument(metavar="FILE", help="Text, plain, .gz, .xz or .zst; standard input if absent."),
 ]
 OutFile = Annotated[
     Path | None,
     typer.Option(
         "--out",
         metavar="FILE",
-        help="Where to write, compressed if it ends in .gz or .xz; standard output if absent.",
+        help="Where to write, compressed if it ends in .gz, .xz or .zst; standard output if absent.",
     ),
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Work on the Ray cluster at this address (auto: the one that this machine is part of), or, "
+        "without an address, on one that is started on this machine.",
+    ),
+]
+Format = Annotated[PieceFormat, typer.Option(help="How pieces are written.")]
+
+# Of count-based segmentations.
+DropoutOfCounts = Annotated[float, typer.Option(min=0.0, max=1.0, help="For bpe-dropout.")]
+Alpha = Annotated[
+    float | None,
+    typer.Option(min=0.0, help="For unigram: sample with this sharpness instead of the best segmentation."),
+]
+Skew = Annotated[
+    float,
+    typer.Option(min=0.0, help="For uniform: the weight of a segmentation of n pieces is exp(-SKEW n)."),
+]
+
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same result.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON instead of tables.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")]
+GoldFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--gold", metavar="FILE", help="Gold: word, tab, morphs separated by spaces; may be .gz or .xz."
+    ),
+]
 BleuTokenize = Annotated[
     BleuTokens,
     typer.Option(help="What BLEU takes for a token, as in sacreBLEU; zh and char for text without spaces."),
@@ -57,7 +86,9 @@ BleuTokenize = Annotated[
 
 # Of both trainings.
 Preset = Annotated[PresetName, typer.Option(help="Sizes and training; base is the paper's.")]
-SourceSide = Annotated[Path | None, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")]
+SourceSide = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Source side, plain, .gz, .xz or .zst.")
+]
 TrainTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the training text.")]
 DevTarget = Annotated[Path, typer.Option(metavar="FILE", help="Target side of the development text.")]
 ModelOut = Annotated[
@@ -84,6 +115,12 @@ UntilCutsChangeLessThan = Annotated[
     ),
 ]
 Threads = Annotated[int | None, typer.Option(min=1, max=1000, help="CPU threads. [default: all cores]")]
+LoadWorkers = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Processes that read and segment training lines; they change nothing but the speed."
+    ),
+]
 SaveMinutes = Annotated[
     float, typer.Option(min=0.0, help="Save at least this often, beside every epoch's end.")
 ]
@@ -121,6 +158,8 @@ def training_session(context: typer.Context) -> Session:
         device=given["device"],
         threads=given["threads"],
         workers=given.get("cut_workers"),
+        keep_cuts=given.get("keep_cuts"),
+        load_workers=given["load_workers"],
         save_seconds=60 * given["save_minutes"],
         progress=context.obj,
     )

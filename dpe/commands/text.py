@@ -1,21 +1,24 @@
-"""Commands of the text layer: demo-corpus, clean, vocab, pieces, encode, decode."""
+"""Commands of the text layer: demo-corpus, clean, vocab, pieces, encode, decode, noise."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpe.choices import CountMethod, DictionaryFormat, Normalization, PieceFormat, VocabularyType
+from dpe.choices import CountMethod, DictionaryFormat, Normalization, VocabularyType
 from dpe.commands import options
 from dpe.commands.options import named_file, refuse_overwriting, setting_option
 from dpe.errors import UserError, refuse
 from dpe.files import is_standard_stream
 from dpe.progress import Progress
 from dpe.text.learning import VocabularySettings
+
+if TYPE_CHECKING:
+    from dpe.text.vocabulary import Vocabulary
 
 
 def demo_corpus(
@@ -39,7 +42,7 @@ def demo_corpus(
 def clean(
     context: typer.Context,
     *,
-    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")],
+    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz, .xz or .zst.")],
     target: Annotated[Path, typer.Option(metavar="FILE", help="Target side.")],
     out_source: Annotated[
         Path, typer.Option(metavar="FILE", callback=named_file, help="Where the kept source lines go.")
@@ -88,6 +91,7 @@ def vocab(
     kind: Annotated[VocabularyType, setting_option(VocabularySettings, "type", "--type")] = "bpe",
     normalization: Annotated[Normalization, setting_option(VocabularySettings, "normalization")] = "nfkc",
     character_coverage: Annotated[float, setting_option(VocabularySettings, "character_coverage")] = 1.0,
+    sample_lines: Annotated[int, setting_option(VocabularySettings, "sample_lines")] = 5_000_000,
     protect: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Strings, one a line, that are always one piece.")
     ] = None,
@@ -107,11 +111,22 @@ def vocab(
         Path | None,
         typer.Option(metavar="FILE", help="With --from codes: the strings of --glossaries, one a line."),
     ] = None,
+    from_segmenter: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Prune the vocabulary of this segmenter instead of learning one."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="With --from-segmenter: processes. [default: one per core]")
+    ] = None,
+    device: options.Device = "auto",
 ) -> None:
     """Learn one vocabulary from all the text given (a SentencePiece model).
 
     With --from, convert another tool's vocabulary; dpe then segments as that tool does. Codes name only the
     characters that were merged; give the text that they were learned from too, to have all its characters.
+
+    With --from-segmenter it is the vocabulary of a trained segmenter, pruned to --size pieces: those stay
+    whose removal would cost the segmenter's posterior over this text most. The result is a unigram model.
 
     Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
     """
@@ -130,30 +145,58 @@ def vocab(
             "Standard input (-) can be read only once; give files for the other inputs.",
         ),
         (not source and not target and not from_, "No text to learn from; give --source or --target files."),
+        (from_ and from_segmenter, "--from and --from-segmenter exclude each other; give one of them."),
         (glossary and not from_, "--glossary goes with --from; strings to --protect are for learning."),
         (protect and from_, "--protect is for learning; with --from, give the --glossary of the codes."),
     )
-    protected = tuple(line for line in read_lines(protect) if line) if protect else ()
-    settings = VocabularySettings(
-        size=size,
-        type=kind,
-        normalization=normalization,
-        character_coverage=character_coverage,
-        protected=protected,
-    )
     progress: Progress = context.obj
-    lines = (line for path in [*source, *target] for line in read_lines(path))
-    text = progress.track(lines, "reading")
-    if from_:
-        learned = convert(
-            from_, glossary=list(filter(None, read_lines(glossary))) if glossary else (), text=text
-        )
+    if from_segmenter:
+        learned = _pruned(context, from_segmenter)
+    elif from_:
+        kept = [line for line in read_lines(glossary) if line] if glossary else []
+        text = (line for path in [*source, *target] for line in read_lines(path))
+        learned = convert(from_, glossary=kept, text=progress.track(text, "reading"))
+        learned.save(out)
     else:
-        learned = learn_vocabulary(text, settings)
-    learned.save(out)
+        protected = tuple(line for line in read_lines(protect) if line) if protect else ()
+        settings = VocabularySettings(
+            size=size,
+            type=kind,
+            normalization=normalization,
+            character_coverage=character_coverage,
+            protected=protected,
+            sample_lines=sample_lines,
+        )
+        learned = learn_vocabulary([*source, *target], settings, progress=progress)
+        learned.save(out)
     if listing:
         write_lines(listing, learned.listing())
     progress.say(f"{out}: {len(learned):,} pieces, {len(learned.characters):,} characters")
+
+
+def _pruned(context: typer.Context, segmenter: Path) -> Vocabulary:
+    """The vocabulary of a segmenter, pruned; from the options of `dpe vocab`."""
+    from dpe.corpus_run.pruning import prune_vocabulary
+    from dpe.training.processes import Session
+
+    given = context.params
+    for name in ("type", "normalization", "character_coverage", "protect"):
+        parameter = "kind" if name == "type" else name
+        if getattr(context.get_parameter_source(parameter), "name", "") == "COMMANDLINE":
+            raise UserError(
+                "--from-segmenter keeps the characters, normalisation and protected strings of its "
+                f"vocabulary and gives a unigram model; leave --{name.replace('_', '-')} out."
+            )
+    if len(given["target"]) != 1 or len(given["source"]) > 1:
+        raise UserError("--from-segmenter needs one --target file, and at most one --source file.")
+    return prune_vocabulary(
+        given["out"],
+        segmenter=segmenter,
+        source=next(iter(given["source"]), None),
+        target=given["target"][0],
+        size=given["size"],
+        session=Session(device=given["device"], workers=given["workers"], progress=context.obj),
+    )
 
 
 def pieces(
@@ -215,22 +258,18 @@ def encode(
     vocab: options.VocabularyFile,
     file: options.InputFile = None,
     method: Annotated[CountMethod, typer.Option(help="How to segment.")] = "bpe",
-    dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="For bpe-dropout.")] = 0.05,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, help="For unigram: sample with this sharpness instead of the best segmentation."
-        ),
-    ] = None,
+    dropout: options.DropoutOfCounts = 0.05,
+    alpha: options.Alpha = None,
     nbest: Annotated[
         int, typer.Option(help="For unigram with --alpha: sample among this many best; -1 is all.")
     ] = -1,
+    skew: options.Skew = 0.0,
     seed: Annotated[int, typer.Option(help="Random segmentations depend on seed, epoch and line only.")] = 1,
     epoch: Annotated[int, typer.Option(min=0, help="Another epoch gives other random segmentations.")] = 0,
-    format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
+    format: options.Format = "pieces",
     out: options.OutFile = None,
 ) -> None:
-    """Segment text by counts: BPE, BPE dropout, longest match, unigram. One line in, one line out.
+    """Segment text by counts: BPE, BPE dropout, longest match, unigram, uniform. One line in, one line out.
 
     Example: `dpe encode --vocab vocab.model --method bpe-dropout --epoch 3 train.fi > train.3.pieces`
     """
@@ -241,7 +280,7 @@ def encode(
     from dpe.text.vocabulary import Vocabulary
 
     vocabulary = Vocabulary.load(vocab)
-    segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest)
+    segmenter = make_segmenter(method, vocabulary, dropout=dropout, alpha=alpha, nbest=nbest, skew=skew)
     progress: Progress = context.obj
     refuse_overwriting(out, file, vocab)
     lines = enumerate(progress.track(read_lines(file), "encoding"))
@@ -254,7 +293,7 @@ def decode(
     *,
     vocab: options.VocabularyFile,
     file: options.InputFile = None,
-    format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
+    format: options.Format = "pieces",
     out: options.OutFile = None,
 ) -> None:
     """Turn pieces back into plain text. One line in, one line out; tabs between segmentations stay.
@@ -283,3 +322,23 @@ def decode(
 
     refuse_overwriting(out, file, vocab)
     write_lines(out, decoded())
+
+
+def noise(
+    *,
+    file: options.InputFile = None,
+    rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="The share of letters that is edited.")],
+    seed: options.Seed = 1,
+    out: options.OutFile = None,
+) -> None:
+    """Make typing errors: swap neighbouring letters, drop, insert, replace. One line in, one line out.
+
+    New letters are drawn from those of the line. Its errors depend on rate, seed, its number and itself only.
+
+    Example: `dpe noise --rate 0.02 --seed 1 test.en > test.noisy.en`
+    """
+    from dpe.evaluation.noise import add_noise
+    from dpe.text.corpus import read_lines, write_lines
+
+    refuse_overwriting(out, file)
+    write_lines(out, add_noise(read_lines(file), rate=rate, seed=seed))

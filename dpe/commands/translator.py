@@ -33,6 +33,13 @@ Cuts = Annotated[
 CutWorkers = Annotated[
     int | None, typer.Option(min=1, help="Processes that segment. [default: one per core; 1 on a GPU]")
 ]
+KeepCuts = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Keep the segmenter's targets of so many epochs. [default: all with --cuts, else the last 2]",
+    ),
+]
 Moses = Annotated[
     tuple[str, str] | None,
     typer.Option(
@@ -46,7 +53,7 @@ def train_translator(
     context: typer.Context,
     *,
     vocab: options.VocabularyFile,
-    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz or .xz.")],
+    source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz, .xz or .zst.")],
     target: options.TrainTarget,
     dev_source: Annotated[Path, typer.Option(metavar="FILE", help="Source side of the development text.")],
     dev_target: options.DevTarget,
@@ -59,6 +66,7 @@ def train_translator(
     target_sampling: Annotated[float | None, setting_option(TranslatorSettings, "target_sampling")] = None,
     cuts: Cuts = None,
     cut_workers: CutWorkers = None,
+    keep_cuts: KeepCuts = None,
     moses: Moses = None,
     bleu_tokenize: Annotated[BleuTokens | None, setting_option(TranslatorSettings, "bleu_tokenize")] = None,
     preset: options.Preset = "small",
@@ -79,6 +87,7 @@ def train_translator(
     changes: options.Changes = [],  # noqa: B006
     device: options.Device = "auto",
     threads: options.Threads = None,
+    load_workers: options.LoadWorkers = 1,
     save_minutes: options.SaveMinutes = 5.0,
 ) -> None:
     """Train a subword transformer on text segmented by any method; the best on development BLEU is kept.

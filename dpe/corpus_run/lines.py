@@ -3,20 +3,23 @@
 A line of JSON (`jsonl`) about the best segmentation of a sentence:
 
     {"pieces": [...], "offsets": [[0, 4], ...], "score": ..., "probability": ..., "log_partition": ...,
+     "best_score": ..., "gap": ..., "bits_per_character": ..., "bits_per_byte": ...,
      "entropy": ..., "boundary_probabilities": [...],
      "words": [{"offset": 0, "word": "...", "log_partition": ..., "entropy": ...,
                 "boundary_probabilities": [...], "pieces": [...], "score": ..., "probability": ...}, ...]}
 
 There is one boundary probability after each character; offsets count the characters of the normalised line.
 Scores are natural logarithms, entropies are in nats; the score and the log partition of a sentence include
-its end. In the modes `n-best` and `sample` the pieces, offsets, score and probability of each segmentation
-are in a list under "cuts", and a word has no pieces, score and probability.
+its end. The best score is that of the best segmentation in every mode, and the gap is the log partition less
+the best score. In the modes `n-best` and `sample` the pieces, offsets, score and probability of each
+segmentation are in a list under "cuts", and a word has no pieces, score and probability.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +30,7 @@ import torch
 from dpe.choices import CountsOf, CutFormat
 from dpe.corpus_run.run import Answers, NumberedPairs
 from dpe.errors import UserError
-from dpe.segmenter.answers import Posterior, WordPosterior, posterior_probability
+from dpe.segmenter.answers import Posterior, Score, WordPosterior, posterior_probability
 from dpe.segmenter.scored_batch import Cut, ScoredBatch
 from dpe.segmenter.segmenter import Segmenter
 from dpe.segmenter.settings import SegmentSettings
@@ -45,7 +48,9 @@ class _LineReader:
         self, directory: Path, settings: SegmentSettings, *, device: str, batch_characters: int
     ) -> None:
         torch.set_num_threads(1)
-        self.segmenter = Segmenter.load(directory, device=device, batch_characters=batch_characters)
+        self.segmenter = Segmenter.load(
+            directory, device=device, batch_characters=batch_characters, bf16=settings.bf16
+        )
         self._settings = settings
 
     def answers(
@@ -84,14 +89,18 @@ class LineCutter(_LineReader):
 
     def _json(self, batch: ScoredBatch) -> list[str]:
         lines, vocabulary = [], self.segmenter.vocabulary
-        for cuts, posterior in zip(batch.cuts(self._settings), batch.posterior(), strict=True):
+        # The posterior first, because it needs the scores of all edges, which the best alone would not.
+        rows = zip(
+            batch.posterior(), self.segmenter.batch_scores(batch), batch.cuts(self._settings), strict=True
+        )
+        for posterior, score, cuts in rows:
             if self._settings.mode == "best":
                 about = _describe_best(cuts[0], posterior, vocabulary)
             else:
                 about = {
                     "cuts": [_describe_cut(cut, posterior, vocabulary) for cut in cuts]
                 } | _describe_posterior(posterior)
-            lines.append(json.dumps(about, ensure_ascii=False))
+            lines.append(json.dumps(about | _describe_score(score), ensure_ascii=False))
         return lines
 
 
@@ -106,20 +115,18 @@ def _refuse_tabs(batch: ScoredBatch) -> None:
 
 
 class LineScorer(_LineReader):
-    """Writes log p(y | x), characters with the end of sentence, unknown ones, bits per character."""
+    """Writes the columns that `dpe score --help` lists; the totals are sums of the fields of `Score`."""
 
     def __call__(self, lines: NumberedPairs) -> Answers:
         scores = self.answers(lines, self.segmenter.batch_scores)
-        totals = {
-            "log_probability": sum(score.log_probability for score in scores),
-            "characters": sum(score.characters for score in scores),
-            "unknown": sum(score.unknown for score in scores),
-        }
-        lines_out = [
-            f"{one.log_probability:.6f}\t{one.characters}\t{one.unknown}\t{one.bits_per_character:.6f}"
-            for one in scores
-        ]
-        return Answers(lines_out, totals)
+        totals = {field.name: sum(getattr(one, field.name) for one in scores) for field in fields(Score)}
+        return Answers([_columns(one) for one in scores], totals)
+
+
+def _columns(score: Score) -> str:
+    known_before = f"{score.log_probability:.6f}\t{score.characters}\t{score.unknown}"
+    since = f"{score.best_log_probability:.6f}\t{score.gap:.6f}\t{score.entropy:.6f}\t{score.bytes}"
+    return f"{known_before}\t{score.bits_per_character:.6f}\t{since}\t{score.bits_per_byte:.6f}"
 
 
 class PieceCounter(_LineReader):
@@ -131,13 +138,14 @@ class PieceCounter(_LineReader):
     def __init__(
         self,
         directory: Path,
+        settings: SegmentSettings,
         counts: CountsOf,
         words: Collection[str],
         *,
         device: str,
         batch_characters: int,
     ) -> None:
-        super().__init__(directory, SegmentSettings(), device=device, batch_characters=batch_characters)
+        super().__init__(directory, settings, device=device, batch_characters=batch_characters)
         self._counts, self._words = counts, words
         self._totals: dict[str, float] = {}
 
@@ -200,6 +208,18 @@ def _describe_posterior(posterior: Posterior | WordPosterior) -> dict[str, Any]:
         for offset, word in zip(offsets, posterior.words, strict=False)
     ]
     return _shortened(about) | {"words": words}
+
+
+def _describe_score(score: Score) -> dict[str, Any]:
+    """Of a sentence, whatever the mode."""
+    return _shortened(
+        {
+            "best_score": score.best_log_probability,
+            "gap": score.gap,
+            "bits_per_character": score.bits_per_character,
+            "bits_per_byte": score.bits_per_byte,
+        }
+    )
 
 
 def _shortened(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """An output file that is written bit by bit, survives being killed at any point, and knows what made it.
 
 While the work lasts, `OUT.partial` holds the lines so far, and the record, `.OUT.dpe.json`, the configuration
-and how many lines and bytes are certain. At the end the partial file becomes `OUT` (compressed first if the
-name ends in .gz or .xz); the record stays, so that another configuration does not overwrite it by accident.
+and how many lines and bytes are certain. At the end the partial file becomes `OUT` (compressed first if its
+name asks for it); the record stays, so that another configuration does not overwrite it by accident.
 Bytes of the partial file that the record does not count are dropped when the work is resumed.
 """
 
@@ -30,21 +30,46 @@ _DEFAULTS = {"mode": "best", "n": 1, "temperature": 1.0, "source_dropout": 0.0, 
 
 @dataclass(frozen=True)
 class Record:
-    """What is certain about an output."""
+    """What is certain about an output. It may be a part, which begins at line `first` of a text."""
 
     configuration: Mapping[str, Any]
-    lines: int = 0
+    lines: int = 0  # of the text up to here, also those before the first
     bytes: int = 0
-    text: str = ""  # fingerprint of the input lines that these were made from
+    text: str = ""  # fingerprint of the text up to here
     totals: Mapping[str, float] = field(default_factory=dict)
     finished: bool = False
     published: int | None = None  # bytes of the finished file, once it is in its place
+    first: int = 0
+    before: str = ""  # fingerprint of the text before the first line
+    goes_on: bool = False  # whether the text has lines after these
+
+    @classmethod
+    def of(cls, path: Path) -> Record | None:
+        """The record of an output; None where there is none."""
+        sidecar = _sidecar(path)
+        try:
+            return cls(**json.loads(sidecar.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            raise UserError(f"{sidecar} is damaged; give --force to start over.") from error
+
+    def is_of(self, path: Path) -> bool:
+        """Whether the finished output at `path` is as large as when it was written."""
+        expected = self.published if is_compressed(path.resolve()) else self.bytes
+        return expected in (None, _size(path))
 
 
 def partial_file(path: Path) -> Path:
     """Where the lines of an output are until it is whole."""
     place = path.resolve()
     return place.with_name(place.name + ".partial")
+
+
+def _sidecar(path: Path) -> Path:
+    """Where the record of an output is."""
+    place = path.resolve()
+    return place.with_name(f".{place.name}.dpe.json")
 
 
 class ResumableOutput:
@@ -59,7 +84,7 @@ class ResumableOutput:
         if self._place.is_dir():
             raise UserError(f"{path} is a directory; give the name of a file.")
         self._partial = partial_file(path)
-        self._sidecar = self._place.with_name(f".{self._place.name}.dpe.json")
+        self._sidecar = _sidecar(path)
         self._file: BinaryIO | None = None
         with ExitStack() as stack:
             lock = self._sidecar.with_suffix(".lock")
@@ -81,23 +106,32 @@ class ResumableOutput:
                 self._save()  # from now on an older file at `path` counts as given up
             self._open = stack.pop_all()
 
+    def start_over(self) -> None:
+        """Give up the lines so far."""
+        assert self._file is not None
+        self._file.truncate(0)
+        self.record = Record(self.record.configuration)
+
+    def begin(self, first: int, digest: str) -> None:
+        """The output is a part, which begins at line `first` of the text; `digest` is of the lines before."""
+        self.record = replace(self.record, first=first, lines=first, before=digest, text=digest)
+
     def append(self, lines: Iterable[str], *, count: int, digest: str, totals: Mapping[str, float]) -> None:
         """Write the next lines and make them certain; `count`, `digest`, `totals` are of all so far."""
         assert self._file is not None
-        content = b"".join(map(line_bytes, lines))
         try:
-            self._file.write(content)
+            self._file.writelines(map(line_bytes, lines))
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
             raise UserError(f"{self._partial}: cannot be written: {error.strerror}.") from error
-        size = self.record.bytes + len(content)
+        size = self._file.tell()
         self.record = replace(self.record, lines=count, bytes=size, text=digest, totals=dict(totals))
         self._save()
 
-    def finish(self) -> None:
-        """All lines are there."""
-        self.record = replace(self.record, finished=True)
+    def finish(self, *, goes_on: bool = False) -> None:
+        """All lines are there; the text may go on after them."""
+        self.record = replace(self.record, finished=True, goes_on=goes_on)
         self._save()
 
     def publish(self) -> None:
@@ -119,7 +153,7 @@ class ResumableOutput:
 
     def _find(self, fresh: Record) -> Record | None:
         """The record to resume from, None to start; an error when something else would be lost."""
-        record, partial, size = self._read_record(), _size(self._partial), _size(self._place)
+        record, partial, size = Record.of(self.path), _size(self._partial), _size(self._place)
         if record is None or (partial is None and not record.finished):
             if there := next((p for p, n in ((self._partial, partial), (self.path, size)) if n), None):
                 raise UserError(
@@ -127,28 +161,19 @@ class ResumableOutput:
                     "choose another --out, or --force to overwrite it."
                 )
             return None
-        if not (record.lines or size) or (partial is None and size is None):
+        if not (record.bytes or size) or (partial is None and size is None):
             return None  # nothing was written, or somebody has removed it
         problem = None
-        expected = record.published if is_compressed(self._place) else record.bytes
         recorded = record.configuration
         asked = {k: v for k, v in recorded.items() if k in fresh.configuration or v != _DEFAULTS.get(k)}
         if other := next(differing(asked, fresh.configuration), None):
             key, old, new = other
             problem = f"was made with another configuration ({key.replace('_', ' ')} was {old} and is {new})"
-        elif partial is None and expected not in (None, size):
+        elif partial is None and not record.is_of(self._place):
             problem = "was changed after it was made"
         if problem:
             raise UserError(f"{self.path} {problem}; choose another --out, or --force to start over.")
         return record if partial is None or partial >= record.bytes else None
-
-    def _read_record(self) -> Record | None:
-        try:
-            return Record(**json.loads(self._sidecar.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, TypeError) as error:
-            raise UserError(f"{self._sidecar} is damaged; give --force to start over.") from error
 
     def _save(self) -> None:
         with whole_file(self._sidecar) as file:
@@ -177,8 +202,11 @@ class StreamOutput:
             raise UserError(f"The output cannot be written: {error.strerror}.") from error
         self.record = replace(self.record, lines=count, text=digest, totals=dict(totals))
 
-    def finish(self) -> None:
-        self.record = replace(self.record, finished=True)
+    def begin(self, first: int, digest: str) -> None:
+        self.record = replace(self.record, first=first, lines=first, before=digest, text=digest)
+
+    def finish(self, *, goes_on: bool = False) -> None:
+        self.record = replace(self.record, finished=True, goes_on=goes_on)
 
     def publish(self) -> None:
         self._file.flush()

@@ -8,6 +8,7 @@ the process that computes it. A window is written when it is complete.
 from __future__ import annotations
 
 import hashlib
+import math
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,18 +21,23 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from dpe.corpus_run.cluster import Cluster, connected
 from dpe.corpus_run.output import Record, ResumableOutput, StreamOutput
-from dpe.corpus_run.pool import in_order
 from dpe.errors import UserError
 from dpe.files import is_standard_stream
 from dpe.machine import cores
 from dpe.model.batch_order import batches_by_length
+from dpe.model.device import choose_device
+from dpe.pool import Start, in_order, processes
 from dpe.progress import Clock, Progress
+from dpe.segmenter.segmenter import fingerprint, refuse_another
 from dpe.text.corpus import Pair, read_lines, read_pairs, read_tsv
+from dpe.training.processes import Session
 
 WINDOW = 2_000  # lines
 _SHORT_TEXT = 1_000  # lines; starting a worker takes as long as segmenting so many
 _WINDOW_CHARACTERS = 4_000_000  # a window of very long lines ends here
+_TOTAL_STEPS = 2**24
 
 
 class NumberedPairs(NamedTuple):
@@ -98,6 +104,38 @@ def _without_tabs(pairs: Iterator[Pair]) -> Iterator[Pair]:
         yield pair
 
 
+class Shard(NamedTuple):
+    """Lines `first` to `end` of a text, numbered from 0; without an end, to that of the text.
+
+    It begins and ends where windows do, so its batches, and with them its bytes, are those of the whole run.
+    """
+
+    first: int = 0
+    end: int | None = None
+
+    @classmethod
+    def parse(cls, given: str) -> Shard:
+        """`2000:4000`, `4000:`"""
+        first, colon, end = given.partition(":")
+        if not colon or not all(one.isdecimal() or not one for one in (first, end)):
+            raise UserError(f"--lines {given}: must be FIRST:END, as in --lines 2000:4000 or --lines 4000:.")
+        shard = cls(int(first or 0), int(end) if end else None)
+        if any(bound % WINDOW for bound in (shard.first, shard.end or 0)):
+            raise UserError(
+                f"--lines {given}: the bounds must be multiples of {WINDOW:,}, because lines that share a "
+                "batch are found among that many."
+            )
+        if shard.end is not None and shard.end <= shard.first:
+            raise UserError(f"--lines {given}: has no lines; the end must come after the first line.")
+        return shard
+
+    def __str__(self) -> str:
+        return f"{self.first}:{'' if self.end is None else self.end}"
+
+
+WHOLE = Shard()
+
+
 @dataclass
 class _Window:
     """Consecutive lines, and what is known about them so far."""
@@ -119,13 +157,27 @@ class CorpusRun:
     workers: int | None  # None: one per core, but this process alone on a GPU and for a short text
     batch_characters: int
     progress: Progress
+    check: Callable[[], None] | None = None  # that every worker makes when it has begun
+    cluster: Cluster | None = None  # whose actors are the workers, instead of processes of this machine
 
-    def write(self, text: Text, out: Path | None, configuration: Mapping[str, Any], *, force: bool) -> Record:
+    def write(
+        self,
+        text: Text,
+        out: Path | None,
+        configuration: Mapping[str, Any],
+        *,
+        force: bool,
+        lines: Shard = WHOLE,
+    ) -> Record:
         """Answer for every line of a text into a file, or resume that; returns what the file holds."""
-        total = text.count()
+        total = text.count() if lines.end is None else lines.end
+        if lines != WHOLE:
+            configuration = {**configuration, "lines": str(lines)}
         with _threads_restored(), closing(_open_output(out, configuration, force=force)) as output:
-            reader = _Reader(iter(text))
+            reader = _Reader(iter(text), lines.end)
             reader.skip(output.record, out)
+            if reader.line < lines.first:
+                output.begin(*reader.pass_over(lines.first))
             if output.record.finished:
                 self.progress.say(f"{out} is already finished")
             else:
@@ -135,10 +187,12 @@ class CorpusRun:
 
     def _answer_all(self, reader: _Reader, output: ResumableOutput | StreamOutput, total: int | None) -> None:
         """Write the windows in order; the next ones are started before one is complete."""
-        if reader.line:
-            self.progress.say(f"resuming after {reader.line:,} lines")
-        make = partial(self.answerer, device=str(self.device), batch_characters=self.batch_characters)
-        workers = self.workers or (1 if self.device.type == "cuda" or reader.is_short() else cores())
+        first = output.record.first
+        if reader.line > first:
+            self.progress.say(f"resuming after {reader.line - first:,} lines")
+        answerer = partial(self.answerer, device=str(self.device), batch_characters=self.batch_characters)
+        make = partial(_checked, answerer, self.check)
+        start, workers = self._start(reader)
         under_way: deque[tuple[_Window, list[int]]] = deque()
 
         def tasks() -> Iterator[NumberedPairs]:
@@ -148,21 +202,30 @@ class CorpusRun:
                     yield NumberedPairs([window.first + p for p in places], [window.pairs[p] for p in places])
 
         answered, totals = reader.line, dict(output.record.totals)
-        clock = Clock(total, done=answered)
-        with self.progress.live(), closing(in_order(make, tasks(), workers=workers)) as results:
+        clock = Clock(total and total - first, done=answered - first)
+        with self.progress.live(), closing(in_order(make, tasks(), workers=workers, start=start)) as results:
             for answers in results:
                 window, places = under_way.popleft()
                 for place, line in zip(places, answers.lines, strict=True):
                     window.answers[place] = line
-                _add(window.totals, answers.totals)
+                add_totals(window.totals, answers.totals)
                 window.missing -= len(places)
                 answered += len(places)
-                self.progress.update(clock.state(answered))
+                state = f", {self.cluster.state}" if self.cluster else ""
+                self.progress.update(clock.state(answered - first) + state)
                 if window.missing == 0:
-                    _add(totals, window.totals)
+                    add_totals(totals, window.totals)
                     output.append(window.answers, count=answered, digest=window.digest, totals=totals)
-        output.finish()
-        self.progress.say(f"{output.record.lines:,} lines in all")
+        output.finish(goes_on=reader.goes_on())
+        self.progress.say(f"{output.record.lines - first:,} lines in all")
+
+    def _start(self, reader: _Reader) -> tuple[Start[NumberedPairs, Answers], int]:
+        """What the workers are, and how many."""
+        on_gpu = self.device.type == "cuda"
+        if self.cluster is not None:
+            size = self.cluster.gpus if on_gpu else self.cluster.cpus
+            return partial(self.cluster.actors, on_gpu=on_gpu), self.workers or size
+        return processes, self.workers or (1 if on_gpu or reader.is_short() else cores())
 
     def _batches(self, pairs: Sequence[Pair]) -> list[list[int]]:
         """Places of a window that are answered for together, the longest lines first.
@@ -179,31 +242,43 @@ class CorpusRun:
         return list(batches_by_length(range(len(pairs)), size, budget=budget))[::-1]
 
 
-def _add(totals: dict[str, float], more: Mapping[str, float]) -> None:
+def add_totals(totals: dict[str, float], more: Mapping[str, float]) -> None:
+    """Add to sums, in steps of 2^-24: such sums are exact up to 2^29, whatever is added to what first."""
     for key, value in more.items():
-        totals[key] = totals.get(key, 0) + value
+        exact = round(value * _TOTAL_STEPS) / _TOTAL_STEPS if math.isfinite(value) else value
+        totals[key] = totals.get(key, 0) + exact
 
 
 class _Reader:
-    """Pairs in windows, with a fingerprint of everything read so far."""
+    """Pairs in windows, up to the end of a shard, with a fingerprint of everything read so far."""
 
-    def __init__(self, pairs: Iterator[Pair]) -> None:
+    def __init__(self, pairs: Iterator[Pair], end: int | None = None) -> None:
         self.line = 0
-        self._pairs = pairs
+        self._pairs, self._end = pairs, end
         self._digest = hashlib.sha256()
 
     def skip(self, record: Record, out: Path | None) -> None:
         """Skip the lines that a record already answers for; they must be the same."""
-        while self.line < record.lines and self._next(min(WINDOW, record.lines - self.line)):
-            pass
-        is_same = self.line == record.lines and (not self.line or self._digest.hexdigest() == record.text)
+        is_same = self._pass_over(record.lines) and (not self.line or self._digest.hexdigest() == record.text)
         if record.finished and is_same:
-            is_same = next(self._pairs, None) is None
+            is_same = self.goes_on() == record.goes_on
         if not is_same:
             raise UserError(
                 f"{out} was made from another text; give that text, choose another --out, "
                 "or --force to start over."
             )
+
+    def pass_over(self, first: int) -> tuple[int, str]:
+        """Skip the lines before a shard; gives its first line and the fingerprint of those before it."""
+        if not self._pass_over(first) or not self.goes_on():
+            raise UserError(f"The text has {self.line:,} lines, so there is no line {first:,} to begin at.")
+        return self.line, self._digest.hexdigest()
+
+    def goes_on(self) -> bool:
+        """Whether the text has more lines."""
+        ahead = list(islice(self._pairs, 1))
+        self._pairs = chain(ahead, self._pairs)
+        return bool(ahead)
 
     def is_short(self) -> bool:
         """Whether so few lines are left that this process alone has them sooner."""
@@ -212,9 +287,16 @@ class _Reader:
         return len(ahead) <= _SHORT_TEXT
 
     def windows(self) -> Iterator[_Window]:
-        while pairs := self._next(WINDOW):
+        """Each ends at a multiple of their size, whatever came before."""
+        while self.line != self._end and (pairs := self._next(WINDOW - self.line % WINDOW)):
             first = self.line - len(pairs)
             yield _Window(first, pairs, self._digest.hexdigest(), [""] * len(pairs), len(pairs))
+
+    def _pass_over(self, line: int) -> bool:
+        """Read on to a line; False where the text ends before it."""
+        while self.line < line and self._next(min(WINDOW, line - self.line)):
+            pass
+        return self.line == line
 
     def _next(self, count: int) -> list[Pair]:
         pairs, characters = [], 0
@@ -238,6 +320,40 @@ def _open_output(
     if out.exists() and not out.is_file() and not out.is_dir():  # /dev/null, a named pipe
         return StreamOutput(out.open("wb"), configuration)
     return ResumableOutput(out, configuration, force=force)
+
+
+def _checked(make: Callable[[], Answerer], check: Callable[[], None] | None) -> Answerer:
+    answerer = make()
+    if check is not None:
+        check()
+    return answerer
+
+
+@contextmanager
+def segmenter_run(
+    answerer: Callable[..., Answerer],
+    segmenter: Path,
+    session: Session,
+    batch_characters: int,
+    *,
+    bf16: bool = False,
+) -> Iterator[tuple[CorpusRun, dict[str, Any]]]:
+    """A run that asks a segmenter, on this machine or on a cluster, and what its outputs depend on."""
+    with connected(session.ray, cpus=session.workers, progress=session.progress) as cluster:
+        asked = session.device
+        device = torch.device(cluster.device(asked)) if cluster else choose_device(asked, bf16=bf16)
+        identity = fingerprint(segmenter)
+        run = CorpusRun(
+            answerer,
+            device=device,
+            workers=session.workers,
+            batch_characters=batch_characters,
+            progress=session.progress,
+            check=partial(refuse_another, segmenter.absolute(), identity),
+            cluster=cluster,
+        )
+        about = {"segmenter": identity, "batch_characters": batch_characters, "device": device.type}
+        yield run, about
 
 
 @contextmanager

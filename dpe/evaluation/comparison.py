@@ -187,7 +187,7 @@ def _pieces_per_word(ways_of: Mapping[str, Counter[Cuts]]) -> float:
 def comparison_tables(result: FileComparison) -> list[Table]:
     """The tables in the order of the paper, then the numbers of each side."""
     return [
-        _top_table(result),
+        top_table(result.comparison, result.a.name, result.b.name),
         _band_table(result.comparison.bands),
         _statistics_table(result),
         *(varying_table(side) for side in (result.a, result.b) if side.varying),
@@ -220,9 +220,9 @@ def comparison_figures(result: FileComparison) -> dict[str, Figure]:
     }
 
 
-def _top_table(result: FileComparison) -> Table:
-    comparison = result.comparison
-    columns = ["frequency", "word", result.a.name, result.b.name]
+def top_table(comparison: Comparison, a: str, b: str) -> Table:
+    """The most frequent words that are cut differently by `a` and `b`."""
+    columns = ["frequency", "word", a, b]
     rows = [[f"{one.frequency:,}", one.word, one.a, one.b] for one in comparison.top]
     note = (
         f"{comparison.different_types:,} of {comparison.types:,} word types "

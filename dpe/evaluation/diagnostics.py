@@ -146,10 +146,13 @@ def diagnose(
     )
 
 
-def calibrate(positions: Iterable[tuple[float, bool]]) -> list[CalibrationBin]:
-    """Positions (probability, whether true) in bins of equal width; empty bins are left out."""
+def calibrate(positions: Iterable[tuple[float, float]]) -> list[CalibrationBin]:
+    """Positions (probability, 1 if true) in bins of equal width; empty bins are left out.
+
+    The truth may be a probability too.
+    """
     bins = CALIBRATION_BINS
-    counts, trues, sums = Counter[int](), Counter[int](), defaultdict[int, float](float)
+    counts, trues, sums = Counter[int](), defaultdict[int, float](float), defaultdict[int, float](float)
     for probability, is_true in positions:
         number = min(int(probability * bins), bins - 1)
         counts[number] += 1

@@ -108,16 +108,19 @@ def draw_histograms(histograms: Mapping[str, Mapping[int, int]], *, xlabel: str,
     return _with_legend(figure, axes, columns=len(histograms))
 
 
-def draw_reliability(points: Sequence[tuple[float, float, int]]) -> Figure:
+def draw_reliability(
+    points: Sequence[tuple[float, float, int]],
+    *,
+    ylabel: str = "share that is a gold boundary",
+    label: str = "this segmenter",
+) -> Figure:
     """Calibration: (mean probability, share that is true, count) of each bin against the diagonal."""
     from matplotlib.patheffects import withStroke  # noqa: PLC0415
 
-    figure, axes = _new_figure(
-        xlabel="probability of a boundary", ylabel="share that is a gold boundary", size=(5.0, 5.0)
-    )
+    figure, axes = _new_figure(xlabel="probability of a boundary", ylabel=ylabel, size=(5.0, 5.0))
     axes.plot([0, 1], [0, 1], color="grey", linestyle=":", label="perfectly calibrated")
     probabilities, shares, _ = zip(*points, strict=True)
-    axes.plot(probabilities, shares, color=BLUE, marker="o", label="this segmenter")
+    axes.plot(probabilities, shares, color=BLUE, marker="o", label=label)
     outline = [withStroke(linewidth=3, foreground="white")]  # over the line, so that numbers can be read
     for x, y, count in points:
         axes.annotate(

@@ -1,8 +1,4 @@
-"""BLEU and chrF2 by sacreBLEU, with signatures: over seeds, by length, and paired bootstrap tests.
-
-A resample of the bootstrap draws lines with replacement. BLEU and chrF2 of a text depend only on sums of
-counts by line, so a resample is scored by a weighted sum of these counts, not by its text.
-"""
+"""BLEU and chrF2 by sacreBLEU, with signatures: over seeds, by length, and paired bootstrap tests."""
 
 from __future__ import annotations
 
@@ -13,21 +9,17 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import numpy as np
-from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
 from dpe.errors import UserError
+from dpe.evaluation.significance import SAMPLES, Array, Difference, difference_of, resamples
 from dpe.text.corpus import read_lines
 from dpe.text.preparation import Moses
 
 METRICS = ("BLEU", "chrF2")
 LENGTH_LIMITS = (10, 20, 30, 40, 50)
-_SAMPLES = 1000
-_SEED = 12345  # as sacreBLEU's
-_ROUNDING = 1e-9  # of mean scores, which depends on the order of the seeds
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -47,6 +39,8 @@ class Scores:
     chrf: float
     bleu_signature: str
     chrf_signature: str
+    lowercase_bleu: float  # for comparison with the literature
+    lowercase_signature: str
     brevity_penalty: float  # a factor of BLEU: below 1 for an output that is shorter than the reference
     length_ratio: float  # tokens of the output for each of the reference
 
@@ -76,17 +70,6 @@ class LengthBin:
         return f"over {self.shortest - 1}" if self.longest is None else f"{self.shortest}-{self.longest}"
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The mean score of one system minus the other's: 95 % interval, and two-sided p of no difference."""
-
-    metric: str
-    difference: float
-    low: float
-    high: float
-    p_value: float
-
-
 def read_reference(path: Path) -> list[str]:
     """The reference; one without lines cannot be scored against."""
     lines = list(read_lines(path))
@@ -97,14 +80,17 @@ def read_reference(path: Path) -> list[str]:
 
 def score(translation: SystemOutput, reference: Sequence[str], tokenize: str | None = None) -> Scores:
     """BLEU and chrF2 with sacreBLEU's defaults; `tokenize` may set what BLEU takes for a token."""
-    bleu, chrf = BLEU(tokenize=tokenize), CHRF()
+    bleu, chrf, lowercase = BLEU(tokenize=tokenize), CHRF(), BLEU(tokenize=tokenize, lowercase=True)
     found = bleu.corpus_score(translation.lines, [list(reference)])
+    lowercase_bleu = lowercase.corpus_score(translation.lines, [list(reference)]).score
     return Scores(
         name=translation.name,
         bleu=found.score,
         chrf=chrf.corpus_score(translation.lines, [list(reference)]).score,
         bleu_signature=str(bleu.get_signature()),
         chrf_signature=str(chrf.get_signature()),
+        lowercase_bleu=lowercase_bleu,
+        lowercase_signature=str(lowercase.get_signature()),
         brevity_penalty=found.bp,
         length_ratio=found.sys_len / max(found.ref_len, 1),
     )
@@ -112,18 +98,21 @@ def score(translation: SystemOutput, reference: Sequence[str], tokenize: str | N
 
 def dev_bleu(
     *, moses: tuple[str, str] | None = None, tokenize: str | None = None
-) -> Callable[[Sequence[str], Sequence[str]], float]:
-    """BLEU of development translations, by which epochs are chosen; `tokenize` is sacreBLEU's.
+) -> Callable[[Sequence[str], Sequence[str]], tuple[float, float]]:
+    """BLEU of development translations, by which epochs are chosen, and their length ratio.
+
+    `tokenize` is sacreBLEU's.
 
     `moses` are the languages of a text tokenised by Moses' rules, which is undone on both sides.
     """
     detokenize = Moses(moses[1]).detokenize if moses else str
 
-    def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    def scored(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, float]:
         undone = [list(map(detokenize, lines)) for lines in (hypotheses, references)]
-        return float(BLEU(tokenize=tokenize).corpus_score(undone[0], [undone[1]]).score)
+        found = BLEU(tokenize=tokenize).corpus_score(undone[0], [undone[1]])
+        return float(found.score), found.sys_len / max(found.ref_len, 1)
 
-    return bleu
+    return scored
 
 
 def summarise(scores: Sequence[Scores]) -> Summary:
@@ -172,31 +161,16 @@ def paired_bootstrap(
     baseline: Sequence[SystemOutput],
     reference: Sequence[str],
     *,
-    samples: int = _SAMPLES,
+    samples: int = SAMPLES,
     tokenize: str | None = None,
 ) -> list[Difference]:
     """One test for each of METRICS. Every output is one seed's; the systems may have different numbers."""
-    lines = len(reference)
-    drawn = np.random.default_rng(_SEED).choice(lines, size=(samples, lines), replace=True)
-    counts = [np.bincount(sample, minlength=lines) for sample in drawn]
-    weights = np.array([np.ones(lines), *counts])  # [1 + sample, line]; the first is the text itself
+    weights = resamples(len(reference), samples)
     found = []
     for metric, scores in (("BLEU", partial(_bleu_scores, tokenize=tokenize)), ("chrF2", _chrf_scores)):
-        one, other = (
-            np.mean([scores(output.lines, reference, weights) for output in seeds], axis=0)
-            for seeds in (ours, baseline)
-        )
-        found.append(_test(metric, one - other))
+        sides = [[scores(output.lines, reference, weights) for output in seeds] for seeds in (ours, baseline)]
+        found.append(difference_of(metric, *sides))
     return found
-
-
-def _test(metric: str, differences: Array) -> Difference:
-    """Of the difference on the text itself, which comes first, and on its resamples."""
-    real, resampled = float(differences[0]), differences[1:]
-    low, high = np.percentile(resampled, [2.5, 97.5])
-    as_far = np.abs(resampled - resampled.mean()) >= abs(real) - _ROUNDING
-    p_value = (int(as_far.sum()) + 1) / (len(resampled) + 1)
-    return Difference(metric, real, float(low), float(high), p_value)
 
 
 def _bleu_scores(

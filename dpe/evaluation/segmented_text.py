@@ -89,13 +89,20 @@ def words_with_cuts(pieces: Sequence[str]) -> Iterator[CutWord]:
 
 
 def count_words(path: Path) -> Counter[str]:
-    """How often each word occurs: from lines `word TAB count`, or from text, segmented or not.
+    """How often each word occurs: from lines `word TAB count`, or from text, segmented or not."""
+    if (listed := listed_counts(path)) is not None:
+        return listed
+    return Counter(word for pieces in read_pieces(path) for word, _ in words_with_cuts(pieces))
 
-    The first line that is not empty decides which. The words of a list are taken as they are.
+
+def listed_counts(path: Path) -> Counter[str] | None:
+    """The words of a list `word TAB count` as they are; None for a text.
+
+    The first line that is not empty decides which it is.
     """
     first = next((line for line in read_lines(path) if line), "")
     if first.count("\t") != 1 or not first.split("\t")[1].isdecimal():
-        return Counter(word for pieces in read_pieces(path) for word, _ in words_with_cuts(pieces))
+        return None
     counts: Counter[str] = Counter()
     for number, line in enumerate(read_lines(path), start=1):
         word, _, count = line.partition("\t")

@@ -8,9 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from dpe.corpus_run.distillation import distill
 from dpe.evaluation.comparison import compare_files
 from dpe.evaluation.scores import SystemOutput, bleu_by_length, paired_bootstrap, read_reference, score
 from dpe.evaluation.segmented_text import count_marked_words
+from dpe.evaluation.word_frequency import bootstrap_by_frequency, f1_by_frequency, read_counts
 from dpe.experiment.artifacts import write_json
 from dpe.experiment.recipe import Split
 from dpe.experiment.texts import Texts
@@ -25,8 +27,8 @@ from dpe.translator.targets import KeptCuts
 from dpe.translator.translator import Translator
 
 CUTS = "cuts"  # in a segmenter's directory: the targets that it made
+DISTILLED = "distilled.model"
 EXAMPLES, SCORES, TESTS = "examples.json", "scores.json", "significance.json"
-EVALUATED: tuple[Split, ...] = ("dev", "test")
 
 
 def pieces_file(split: Split) -> str:
@@ -56,6 +58,27 @@ def cut_by_segmenter(
         write_lines(directory / pieces_file(split), read_lines(kept.make(SegmentSettings())))
 
 
+def distil(
+    directory: Path,
+    segmenter: Path,
+    texts: Texts,
+    splits: tuple[Split, ...],
+    session: Session,
+    *,
+    with_source: bool,
+) -> None:
+    """A segmenter distilled on the training text, and the targets as the distilled model segments them."""
+    source, target = texts.prepared_pair("train")
+    distill(
+        directory / DISTILLED,
+        segmenter=segmenter,
+        source=source if with_source else None,
+        target=target,
+        session=session,
+    )
+    cut_by_vocabulary(directory, directory / DISTILLED, texts, splits)
+
+
 def training_counts(vocabulary: Path, texts: Texts) -> Counter[str]:
     """How often each target word occurs in the training text, as the segmented texts write it."""
     lines = read_lines(texts.prepared("train", texts.target))
@@ -78,46 +101,58 @@ def write_examples(directory: Path, plain: Path, counts: Mapping[str, int], spli
 def translate_texts(
     directory: Path, translator: Path, texts: Texts, search: Search, session: Session
 ) -> None:
-    """Translations of the held-out texts."""
+    """Translations of all texts that are scored."""
     model = Translator.load(translator, threads=session.threads)
 
     def translated(source: Path) -> Iterator[str]:
         for found in session.progress.track(model.stream(read_lines(source), search), "translating"):
             yield found[0].text
 
-    for split in EVALUATED:
-        out = directory / f"{split}.{texts.target}"
-        write_lines(out, translated(texts.plain(split, texts.source)))
+    for name in texts.evaluated:
+        write_lines(directory / f"{name}.{texts.target}", translated(texts.plain(name, texts.source)))
 
 
 def write_scores(directory: Path, translations: Path, texts: Texts, tokenize: str) -> dict[str, Any]:
-    """BLEU and chrF2 with their signatures, on each held-out text, and BLEU by length of the reference."""
-    scores: dict[str, Any] = {}
-    for split in EVALUATED:
-        translation, reference = _read(translations, split, texts), _reference(split, texts)
-        bins = bleu_by_length([translation], reference, tokenize=tokenize)
-        by_length = [asdict(part) | {"bleu": part.bleu[translation.name]} for part in bins]
-        scores[split] = asdict(score(translation, reference, tokenize)) | {"by_length": by_length}
+    """BLEU and chrF2 of each text with their signatures, by length of the reference, by word frequency."""
+    counts, scores = read_counts(texts.word_counts), {}
+    for name in texts.evaluated:
+        translation, reference = _read(translations, name, texts), _reference(name, texts)
+        lengths = bleu_by_length([translation], reference, tokenize=tokenize)
+        bands = f1_by_frequency([translation], reference, counts, tokenize=tokenize)
+        scores[name] = asdict(score(translation, reference, tokenize)) | {
+            "by_length": [asdict(part) | {"bleu": part.bleu[translation.name]} for part in lengths],
+            "by_frequency": [asdict(band) | {"f1": band.f1[translation.name]} for band in bands],
+        }
     write_json(directory / SCORES, scores)
     return scores
 
 
 def write_tests(
-    directory: Path, translations: Sequence[Path], baseline: Sequence[Path], texts: Texts, tokenize: str
+    directory: Path,
+    translations: Sequence[Path],
+    baseline: Sequence[Path],
+    texts: Texts,
+    tokenize: str,
+    *,
+    names: Sequence[str],
 ) -> dict[str, Any]:
-    """Paired bootstrap on the test text: of one seed, or of the means of several."""
-    reference = _reference("test", texts)
-    ours = [_read(path, "test", texts) for path in translations]
-    others = [_read(path, "test", texts) for path in baseline]
-    found = paired_bootstrap(ours, others, reference, tokenize=tokenize)
-    tests = {"tests": [asdict(test) for test in found]}
-    write_json(directory / TESTS, tests)
-    return tests
+    """One seed against the baseline's, or the mean of several, on the texts of these names."""
+    counts, tests = read_counts(texts.word_counts), []
+    for name in names:
+        reference = _reference(name, texts)
+        ours, others = ([_read(path, name, texts) for path in side] for side in (translations, baseline))
+        found = [
+            *paired_bootstrap(ours, others, reference, tokenize=tokenize),
+            *bootstrap_by_frequency(ours, others, reference, counts, tokenize=tokenize),
+        ]
+        tests += [asdict(test) | {"text": name} for test in found]
+    write_json(directory / TESTS, {"tests": tests})
+    return {"tests": tests}
 
 
-def _reference(split: Split, texts: Texts) -> list[str]:
-    return read_reference(texts.plain(split, texts.target))
+def _reference(name: str, texts: Texts) -> list[str]:
+    return read_reference(texts.plain(name, texts.target))
 
 
-def _read(translations: Path, split: Split, texts: Texts) -> SystemOutput:
-    return SystemOutput("this", list(read_lines(translations / f"{split}.{texts.target}")))
+def _read(translations: Path, name: str, texts: Texts) -> SystemOutput:
+    return SystemOutput("this", list(read_lines(translations / f"{name}.{texts.target}")))

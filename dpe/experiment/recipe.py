@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
-from dpe.choices import BleuTokens
+from dpe.choices import BleuTokens, VocabularyType
 from dpe.errors import UserError, refuse
 from dpe.experiment.systems import SegmenterName, System
 from dpe.model.settings import from_preset
@@ -39,7 +39,7 @@ class CorpusFields(Settings):
     builtin_pairs: int | None = setting(
         None, "Generate the built-in corpus (en, fi) with this many training pairs.", low=1
     )
-    train: tuple[str, ...] = setting((), "Files below `data`, plain, .gz or .xz, read one after the other.")
+    train: tuple[str, ...] = setting((), "Files below `data`, plain or compressed, read one after the other.")
     dev: str = setting("", "The development text.")
     test: str = setting("", "The test text.")
     lines: int | None = setting(
@@ -71,10 +71,13 @@ class CorpusFields(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyFields(VocabularySettings):
-    """[vocabulary]: learned from both sides of the training text together, unless `text` names others."""
+    """[vocabulary]: learned from both sides of the training text together, unless `text` names others.
+
+    `type` is that of the vocabulary of segmenters; systems without one have the vocabulary of their methods.
+    """
 
     text: tuple[str, ...] = setting((), "Files below `data` to learn it from instead of the training text.")
-    model: str = setting("", "A BPE model below `data` instead of one that is learned.")
+    model: str = setting("", "A model of this type below `data` instead of one that is learned.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,9 +85,55 @@ class VocabularyFields(VocabularySettings):
             (
                 self.model and self.text,
                 "vocabulary.model and vocabulary.text exclude each other; give one of them.",
-            ),
-            (self.type != "bpe", "The systems of a recipe decide the type of its vocabularies."),
+            )
         )
+
+    def settings(self, type: VocabularyType) -> VocabularySettings:
+        """How the vocabulary of a type is learned."""
+        own = {field.name: getattr(self, field.name) for field in fields(VocabularySettings)}
+        return VocabularySettings(**own | {"type": type})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationFields(Settings):
+    """[evaluation]: what is translated and scored beside `dev` and `test`."""
+
+    tests: tuple[str, ...] = setting((), "Further test texts below `data`, named after their files.")
+    noise: tuple[float, ...] = setting((), "Also the test text with this share of its letters edited.")
+    noise_seed: int = setting(1, "Seed of these edits.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = [*get_args(Split), *map(_text_name, self.tests), *map(_noised_name, self.noise)]
+        twice = next((name for name in names if names.count(name) > 1 or not name), None)
+        rate = next((rate for rate in self.noise if not 0 < rate <= 1), None)
+        unnamed = next((name for name in self.tests if LANGUAGE not in name), None)
+        refuse(
+            (unnamed, f"evaluation names the file {unnamed!r} without {LANGUAGE}, where its sides differ."),
+            (rate is not None, f"evaluation.noise has {rate}; a share must be above 0 and at most 1."),
+            (
+                twice is not None,
+                f"evaluation has two texts {twice!r}; give the files other names, and each share once.",
+            ),
+        )
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The further test texts by name: test2017 is `multi30k/test2017.{language}.xz`."""
+        return {_text_name(name): name for name in self.tests}
+
+    @property
+    def noised(self) -> dict[str, float]:
+        """The shares by the names of their texts."""
+        return {_noised_name(rate): rate for rate in self.noise}
+
+
+def _text_name(file: str) -> str:
+    return Path(file).name.replace(LANGUAGE, "").partition(".")[0].strip("-_")
+
+
+def _noised_name(rate: float) -> str:
+    return f"test-noise-{rate:g}"
 
 
 class Section(dict[str, Any]):
@@ -125,6 +174,30 @@ class TranslatorSection(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StageResources(Settings):
+    """What a stage computes with. It changes how fast the stage is made, and rounding, but not what."""
+
+    cpus: int = setting(1, "Cores on a Ray cluster, and threads.", low=1)
+    gpus: int | None = setting(None, "GPUs on a Ray cluster; unset: one a process, where it has any.", low=0)
+    processes: int = setting(1, "Processes of torchrun that share a training.", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources(Settings):
+    """[resources]: of each kind of stage that may need more than one core; the others have one."""
+
+    segmenters: StageResources = field(default_factory=StageResources)
+    segmentations: StageResources = field(default_factory=StageResources)
+    translators: StageResources = field(default_factory=StageResources)
+    translations: StageResources = field(default_factory=StageResources)
+
+    def of(self, stage: str) -> StageResources:
+        """Of a stage, by its name."""
+        found: StageResources = getattr(self, stage.partition("/")[0], StageResources())
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe(Settings):
     """One experiment: one language pair in one direction, several systems, several seeds."""
 
@@ -135,7 +208,9 @@ class Recipe(Settings):
     about: str = ""  # one sentence
     data: str = "data"  # directory of the corpus files
     seeds: tuple[int, ...] = (1,)  # of the translators; none: only segment the targets
+    segmenter_seeds: tuple[int, ...] = ()  # translators take them in turn; none: segmenter.seed
     cut: tuple[Split, ...] = ("test",)  # texts whose targets each segmenter segments, for analyses
+    distill: bool = setting(False, "Distil each segmenter into a SentencePiece unigram model.")
     examples: int = setting(5, "Words whose segmentations are shown.", low=0)
     bleu_tokenize: BleuTokens = "13a"  # what BLEU takes for a token, as in sacreBLEU
     corpus: CorpusFields
@@ -143,32 +218,59 @@ class Recipe(Settings):
     segmenter: SegmenterSection = field(default_factory=SegmenterSection)
     translator: TranslatorSection = field(default_factory=TranslatorSection)
     decoding: Search = field(default_factory=Search)
+    evaluation: EvaluationFields = field(default_factory=EvaluationFields)
+    resources: Resources = field(default_factory=Resources)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        type = self.vocabulary.type
+        object.__setattr__(self, "systems", tuple(system.over(type) for system in self.systems))
         names = [system.name for system in self.systems]
-        lists: dict[str, Sequence[object]] = {"systems": names, "cut": self.cut, "seeds": self.seeds}
+        seeds = {"seeds": self.seeds, "segmenter_seeds": self.segmenter_seeds}
+        lists: dict[str, Sequence[object]] = {"systems": names, "cut": self.cut, **seeds}
         for what, given in lists.items():
             refuse(
-                (not given and what != "seeds", f"{what} must name at least one."),
+                (not given and what not in seeds, f"{what} must name at least one."),
                 (len(set(given)) < len(given), f"{what} names one twice; leave one of them out."),
             )
         is_finnish = {self.source, self.target} == {"en", "fi"}
         refuse(
             (
+                type != "unigram" and "source_alpha" in self.segmenter,
+                "segmenter.source_alpha samples from a unigram vocabulary; leave it out, or set "
+                'vocabulary.type to "unigram".',
+            ),
+            (
                 self.vocabulary.text and self.corpus.moses,
                 "vocabulary.text is read as it is; with corpus.moses = true leave it out.",
             ),
             (min(self.seeds, default=0) < 0, f"seeds has {self.seeds}; a seed must be at least 0."),
+            (
+                self.segmenter_seeds and "seed" in self.segmenter,
+                "segmenter_seeds and segmenter.seed exclude each other; give one of them.",
+            ),
             (self.source == self.target, f"source and target are both {self.source!r}; give two languages."),
             (
                 self.corpus.builtin_pairs and not is_finnish,
                 "The built-in corpus is English and Finnish; write en and fi for its sides.",
             ),
         )
-        self.segmenter_settings("mixed")  # which checks ranges
+        updates = {"segmenters": self.segmenter_settings("mixed").accumulate}  # which checks ranges
         for system in self.systems:
-            self.translator_settings(system, 1)
+            updates["translators"] = self.translator_settings(system, 1).accumulate
+            refuse(
+                (
+                    system.segmenter and system.vocabulary != type,
+                    f"System {system.name} has the source method {system.source}, but vocabulary.type is "
+                    f"{type}; change one of them.",
+                )
+            )
+        for kind, batches in updates.items():
+            if batches % (processes := self.resources.of(kind).processes):
+                raise UserError(
+                    f"resources.{kind}.processes is {processes}, among which the batches of an update are "
+                    f"divided, but accumulate is {batches}; set it to a multiple of {processes}."
+                )
 
     @property
     def pair(self) -> str:
@@ -178,10 +280,18 @@ class Recipe(Settings):
         """Where a file below `data` is; of a corpus, one side."""
         return Path(self.data).expanduser() / name.replace(LANGUAGE, language)
 
-    def segmenter_settings(self, name: SegmenterName) -> SegmenterSettings:
-        """Of the mixed model, or of the language model."""
-        without = {} if name == "mixed" else {"source": False, "source_dropout": 0.0}
-        return from_preset(SEGMENTER_PRESETS, self.segmenter | without, "segmenter")
+    @property
+    def evaluated(self) -> tuple[str, ...]:
+        """The texts that are translated and scored."""
+        return "dev", "test", *self.evaluation.files, *self.evaluation.noised
+
+    def segmenter_settings(self, name: SegmenterName, seed: int = 1) -> SegmenterSettings:
+        """Of the mixed model, or of the language model: of the one for translators of this seed."""
+        without = {"source": False, "source_dropout": 0.0, "source_alpha": None}
+        own: dict[str, Any] = {} if name == "mixed" else without
+        if self.segmenter_seeds:
+            own = own | {"seed": self.segmenter_seeds[(seed - 1) % len(self.segmenter_seeds)]}
+        return from_preset(SEGMENTER_PRESETS, self.segmenter | own, "segmenter")
 
     def translator_settings(self, system: System, seed: int) -> TranslatorSettings:
         """Of one system and one seed."""
@@ -212,8 +322,8 @@ def recipe_from_json(table: Mapping[str, Any], label: str) -> Recipe:
 
 
 def recipe_json(recipe: Recipe) -> dict[str, Any]:
-    """The settings that differ from their defaults; where the files are says nothing about the results."""
-    return {key: value for key, value in changed(recipe).items() if key != "data"}
+    """The settings that differ from their defaults, and say something about the results."""
+    return {key: value for key, value in changed(recipe).items() if key not in ("data", "resources")}
 
 
 def recipe_toml(recipe: Recipe) -> str:

@@ -27,11 +27,12 @@ from dpe.evaluation.translations import draw_bins
 from dpe.experiment.outputs import pieces_file, training_counts
 from dpe.experiment.recipe import recipe_toml
 from dpe.experiment.results import Results, collect_results
-from dpe.experiment.systems import SEGMENTER_TITLES
-from dpe.experiment.tables import length_tables, mean_bins, system_tables
+from dpe.experiment.systems import DISTILLED_TITLE, OWN_TITLES, SEGMENTER_TITLES
+from dpe.experiment.tables import frequency_tables, length_tables, mean_bins, system_tables
 from dpe.experiment.texts import Texts, vocabulary_path
 from dpe.model.checkpoint import CURVE
-from dpe.segmenter.scored_batch import ScoredBatch, WordEdges, sentence_edges
+from dpe.segmenter.scored_batch import ScoredBatch
+from dpe.segmenter.scored_edges import WordEdges, sentence_edges
 from dpe.segmenter.segmenter import Segmenter
 from dpe.text.corpus import read_lines
 from dpe.text.words import MARKER
@@ -55,6 +56,8 @@ class RunReport:
         self.results = collect_results(root)
         self.recipe = self.results.recipe
         self.texts = Texts.of_run(root, self.recipe)
+        self.vocabulary = self.recipe.vocabulary.type  # of the segmenters
+        self.own = OWN_TITLES[self.vocabulary]
 
     def write(self, out: Path) -> None:
         """Write all sections into one file."""
@@ -66,6 +69,7 @@ class RunReport:
             "Examples": self.examples(),
             "A lattice": self.lattice(),
             "BLEU by length": self.lengths(),
+            "Words by frequency": self.frequencies(),
             "How to reproduce": self.reproduction(),
         }
         sections = [html_page.Section(title, blocks) for title, blocks in parts.items() if blocks]
@@ -99,34 +103,40 @@ class RunReport:
 
     @cached_property
     def _segmented(self) -> dict[str, Path]:
-        """The text that was segmented for analyses, by the title of its segmenter; BPE first."""
-        file, titles = pieces_file(self.recipe.cut[0]), {"bpe": "BPE"} | SEGMENTER_TITLES
-        stages = {title: f"segmentations/{name}" for name, title in titles.items()}
+        """The text that was segmented for analyses, by the title of its segmenter; the vocabulary first."""
+        return self._files("segmentations", "{}")
+
+    def _files(self, kind: str, title: str) -> dict[str, Path]:
+        """The segmented text of each finished stage of this kind, by the title of its segmenter."""
+        file, titles = pieces_file(self.recipe.cut[0]), {self.vocabulary: self.own} | SEGMENTER_TITLES
+        stages = {title.format(own): f"{kind}/{name}" for name, own in titles.items()}
         done = self.results.stages
-        return {title: self.root / stage / file for title, stage in stages.items() if stage in done}
+        return {own: self.root / stage / file for own, stage in stages.items() if stage in done}
 
     @property
     def _compared(self) -> list[str]:
-        """The titles of the segmenters that can be compared with BPE."""
-        return [title for title in self._segmented if title != "BPE"] if "BPE" in self._segmented else []
+        """The titles of the segmenters that can be compared with the vocabulary's own segmentation."""
+        return (
+            [title for title in self._segmented if title != self.own] if self.own in self._segmented else []
+        )
 
     def segmentations(self) -> list[html_page.Html]:
-        """Each segmenter against BPE: figures, then tables."""
+        """Each segmenter against the vocabulary's own segmentation: figures, then tables."""
         if not self._compared:
             return [
                 html_page.block(
-                    "missing", "No segmenter has segmented a text yet, so none is compared with BPE."
+                    "missing", f"No segmenter has segmented a text yet, so none is compared with {self.own}."
                 )
             ]
-        counts = training_counts(vocabulary_path(self.root, "bpe"), self.texts)
+        counts = training_counts(vocabulary_path(self.root, self.vocabulary), self.texts)
         return list(chain.from_iterable(self._comparison(title, counts) for title in self._compared))
 
     def _comparison(self, title: str, counts: Mapping[str, int]) -> Iterator[html_page.Html]:
-        result = compare_files(self._segmented["BPE"], self._segmented[title], train_counts=counts)
-        result = replace(result, a=replace(result.a, name="BPE"), b=replace(result.b, name=title))
+        result = compare_files(self._segmented[self.own], self._segmented[title], train_counts=counts)
+        result = replace(result, a=replace(result.a, name=self.own), b=replace(result.b, name=title))
         for name, drawing in comparison_figures(result).items():
             own = f"{name}-{title.replace(' ', '-')}"
-            yield html_page.figure(drawing, name=own, caption=_CAPTIONS[name].format("BPE", title))
+            yield html_page.figure(drawing, name=own, caption=_CAPTIONS[name].format(self.own, title))
         top, bands, numbers = comparison_tables(result)[:3]
         yield html_page.block("tables", [bands, numbers, *([top] if top.rows else [])])
 
@@ -135,7 +145,8 @@ class RunReport:
         if not self._compared or self.texts.gold is None:
             return []
         gold = read_gold(self.texts.gold)
-        tallies = {title: tally(read_pieces(file, "pieces"), gold) for title, file in self._segmented.items()}
+        files = self._segmented | self._files("distilled", DISTILLED_TITLE)
+        tallies = {title: tally(read_pieces(file, "pieces"), gold) for title, file in files.items()}
         found = [one for one in evaluate_systems(tallies) if one.unit == "types"]
         drawing = next(iter(morphology_figures(found[:1]).values()))
         caption = "Boundaries against gold morphemes, with 95 % intervals."
@@ -146,7 +157,7 @@ class RunReport:
 
     @cached_property
     def _sentences(self) -> list[html_page.ExampleCuts]:
-        """The first sentences on which a segmenter and BPE differ."""
+        """The first sentences on which a segmenter and the vocabulary itself differ."""
         if not self._compared:
             return []
         sources = read_lines(self.texts.prepared(self.recipe.cut[0], self.texts.source))
@@ -212,6 +223,15 @@ class RunReport:
         caption = "BLEU on test over the length of the reference, mean of the seeds."
         drawing = draw_bins(mean_bins(self.results))
         return [html_page.figure(drawing, name="lengths", caption=caption), html_page.block("tables", tables)]
+
+    def frequencies(self) -> list[html_page.Html]:
+        """Which system gets rare words right."""
+        if not self.results.systems:
+            return [html_page.block("missing", "Nothing has been translated yet.")]
+        try:
+            return [html_page.block("tables", frequency_tables([self.results]))]
+        except UserError as error:
+            return [html_page.block("missing", str(error))]
 
     def reproduction(self) -> list[html_page.Html]:
         """The recipe, the commands, the versions, and the time that each stage took."""

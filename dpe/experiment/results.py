@@ -11,16 +11,16 @@ from functools import cache, cached_property
 from itertools import permutations, starmap
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, Literal
+from typing import Any
 
 from dpe import __version__
 from dpe.errors import UserError
+from dpe.evaluation.word_frequency import metric_name
 from dpe.experiment.artifacts import RECORD, read_record, write_json
 from dpe.experiment.recipe import Recipe, recipe_from_json, recipe_json
 from dpe.machine import machine, versions
 
 RECIPE, PLAN, RESULTS = "recipe.json", "plan.json", "results.json"
-Metric = Literal["bleu", "chrf"]
 _PACKAGES = ("torch", "ctranslate2", "sentencepiece", "sacrebleu")
 
 
@@ -42,28 +42,36 @@ class SystemResult:
     title: str
     seeds: list[SeedResult]
 
-    def values(self, metric: Metric, text: str) -> list[float]:
-        return [float(seed.scores[text][metric]) for seed in self.seeds]
+    def values(self, metric: str, text: str) -> list[float]:
+        """By seed; a metric is a key of the scores, or F1 of the words of a band, as tests name it."""
+        return [_score_of(seed.scores[text], metric) for seed in self.seeds]
 
-    def mean(self, metric: Metric, text: str) -> float:
+    def mean(self, metric: str, text: str) -> float:
         return fmean(self.values(metric, text))
 
-    def deviation(self, metric: Metric, text: str) -> float | None:
+    def deviation(self, metric: str, text: str) -> float | None:
         """Of a sample (n - 1); none of a single seed."""
         values = self.values(metric, text)
         return stdev(values) if len(values) > 1 else None
 
 
+def _score_of(scores: dict[str, Any], metric: str) -> float:
+    f1 = {metric_name(band["label"]): band["f1"] for band in scores.get("by_frequency", ())}
+    return float((scores | f1)[metric])
+
+
 @dataclass(frozen=True, kw_only=True)
 class SystemTest:
-    """A paired bootstrap on the test text between two translators of one seed, or two means over seeds."""
+    """A paired bootstrap on a test text between two translators of one seed, or two means over seeds."""
 
     system: str
     baseline: str
     seed: int | None = None  # None: the means
-    metric: str  # BLEU, chrF2
+    metric: str  # BLEU, chrF2, or F1 of the words of a band
+    text: str = "test"
     difference: float
     p_value: float
+    p_over_seeds: float | None = None  # Welch's t-test, of means
     low: float | None = None  # 95 % interval
     high: float | None = None
     signature: str = ""  # sacreBLEU's, by whose test results of older versions have p, of one tail
@@ -212,16 +220,18 @@ P_VALUES = (
     "p: paired bootstrap over the lines of the mean of the seeds, two-sided; until all seeds are there, the "
     "largest p of a seed."
 )
+P_OVER_SEEDS = "Over seeds: Welch's t-test, two-sided, which asks what other trainings would give."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """A difference on the test text and how sure it is."""
+    """A difference on a test text and how sure it is."""
 
     seeds: int
     difference: float
     interval: tuple[float, float] | None  # 95 %; of a mean, or of a single seed
     p_value: float
+    p_over_seeds: float | None = None
 
     @property
     def star(self) -> str:
@@ -229,26 +239,29 @@ class Verdict:
 
 
 def verdict_on_means(
-    results: Results, system: SystemResult, baseline: SystemResult, metric: str
+    results: Results, system: SystemResult, baseline: SystemResult, metric: str, text: str
 ) -> Verdict | None:
     """Of the difference between two means; None where other seeds were tested than are in the means."""
-    found = verdict(results, system.name, baseline.name, metric)
+    found = verdict(results, system.name, baseline.name, metric, text)
     is_of_these = found is not None and found.seeds == len(system.seeds) == len(baseline.seeds)
     return found if is_of_these else None
 
 
-def verdict(results: Results, system: str, baseline: str, metric: str) -> Verdict | None:
-    """On BLEU or chrF2; None where nothing has been tested."""
-    pair = (system, baseline, metric)
+def verdict(results: Results, system: str, baseline: str, metric: str, text: str) -> Verdict | None:
+    """None where nothing has been tested."""
+    wanted = (system, baseline, metric, text)
     for mean in results.mean_tests:
-        if (mean.system, mean.baseline, mean.metric) == pair:
+        if (mean.system, mean.baseline, mean.metric, mean.text) == wanted:
             return Verdict(
                 seeds=len(results.recipe.seeds),
                 difference=mean.difference,
                 interval=mean.interval,
                 p_value=mean.p_value,
+                p_over_seeds=mean.p_over_seeds,
             )
-    single = [test for test in results.tests if (test.system, test.baseline, test.metric) == pair]
+    single = [
+        test for test in results.tests if (test.system, test.baseline, test.metric, test.text) == wanted
+    ]
     if not single:
         return None
     return Verdict(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -18,8 +18,8 @@ from dpe.experiment.artifacts import LOCKS, Artifacts, Stage, State, write_json
 from dpe.experiment.outputs import EXAMPLES
 from dpe.experiment.recipe import Recipe, recipe_json
 from dpe.experiment.results import PLAN, RECIPE, RESULTS, write_results
-from dpe.experiment.systems import SEGMENTER_TITLES, SYSTEMS
-from dpe.experiment.tables import paper_tables
+from dpe.experiment.systems import OWN_TITLES, SEGMENTER_TITLES
+from dpe.experiment.tables import all_texts_tables, paper_tables
 from dpe.files import whole_text_file
 from dpe.progress import VERBOSE, Progress, duration
 from dpe.settings import nearest
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TABLE = "table.txt"
 _SECONDS_BETWEEN_LOOKS = 1.0
 # Fields that say what is run and where, not how: processes that differ in them may work side by side.
-_FREE_FIELDS = ("name", "about", "data", "seeds", "systems", "examples")
+_FREE_FIELDS = ("name", "about", "data", "seeds", "systems", "examples", "resources")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,7 @@ def plan(experiment: Experiment, part: Part = Part()) -> list[Stage]:
     segmenters = dict.fromkeys(system.segmenter for system in systems if system.segmenter)
     wanted = [
         *(experiment.segmentation(name) for name in segmenters),
+        *(experiment.distillation(name) for name in segmenters if recipe.distill),
         *(experiment.scores(system, seed) for seed in numbers for system in systems),
     ]
     groups = [*((seed,) for seed in numbers), *([recipe.seeds] if len(recipe.seeds) > 1 else [])]
@@ -76,7 +77,17 @@ def plan(experiment: Experiment, part: Part = Part()) -> list[Stage]:
     return list(planned.values())
 
 
-def run_experiment(experiment: Experiment, part: Part = Part()) -> list[Table]:
+def make_here(stages: Sequence[Stage], experiment: Experiment) -> None:
+    """Make the stages in this process."""
+    run_stages(stages, Artifacts(experiment.root), experiment.session.progress)
+
+
+def run_experiment(
+    experiment: Experiment,
+    part: Part = Part(),
+    *,
+    make: Callable[[Sequence[Stage], Experiment], None] = make_here,
+) -> list[Table]:
     """Make what is not up to date, write the results, and give them as tables: scores, tests, examples."""
     recipe, root = experiment.recipe, experiment.root
     stages = plan(experiment, part)
@@ -85,10 +96,11 @@ def run_experiment(experiment: Experiment, part: Part = Part()) -> list[Table]:
             raise UserError(f"{root / name} already exists and was not created by dpe; choose another --out.")
     with shared_run(root, fixed_settings(experiment)):
         _write_plan(experiment)
-        run_stages(stages, Artifacts(root), experiment.session.progress)
+        make(stages, experiment)
         _write_plan(experiment)  # again: another process may have other systems and seeds
         results = write_results(root)
-    tables = [*paper_tables([results]), *example_tables(recipe, root, stages)]
+    more = all_texts_tables([results])[:1] if len(recipe.evaluated) > 2 else []
+    tables = [*paper_tables([results]), *more, *example_tables(recipe, root, stages)]
     with whole_text_file(root / TABLE) as file:
         file.write("\n\n".join(map(plain, tables)) + "\n")
     kinds = dict.fromkeys(stage.name.partition("/")[0] for stage in stages)
@@ -99,13 +111,13 @@ def run_experiment(experiment: Experiment, part: Part = Part()) -> list[Table]:
 
 
 def example_tables(recipe: Recipe, root: Path, stages: Sequence[Stage]) -> list[Table]:
-    """The most frequent words that BPE and a segmenter cut differently."""
-    tables = []
+    """The most frequent words that a segmenter and the vocabulary itself cut differently."""
+    tables, own = [], OWN_TITLES[recipe.vocabulary.type]
     for stage in stages:
         if EXAMPLES in stage.outputs:
             words = json.loads((root / stage.name / EXAMPLES).read_text(encoding="utf-8"))
             rows = [[word["word"], word["a"], word["b"]] for word in words[: recipe.examples]]
-            columns = ["word", "BPE", SEGMENTER_TITLES[stage.name.removeprefix("segmentations/")]]
+            columns = ["word", own, SEGMENTER_TITLES[stage.name.removeprefix("segmentations/")]]
             title = f"Words of {recipe.cut[0]} that are cut differently, the most frequent first"
             tables.append(Table(title, columns, rows, frozenset(columns)))
     return [table for table in tables if table.rows]
@@ -122,8 +134,9 @@ def fixed_settings(experiment: Experiment) -> dict[str, Any]:
     """What processes in one directory must agree on, with the text and the systems of the recipe itself."""
     recipe = experiment.recipe
     fixed = {key: value for key, value in asdict(recipe).items() if key not in _FREE_FIELDS}
-    own = {system.name: asdict(system) for system in recipe.systems if SYSTEMS.get(system.name) != system}
-    return fixed | {"text": experiment.vocabulary("bpe").signature, "own_systems": own}
+    own = {system.name: asdict(system) for system in recipe.systems if system.is_own}
+    text = experiment.vocabulary(recipe.vocabulary.type).signature
+    return fixed | {"text": text, "own_systems": own}
 
 
 def in_order(wanted: Iterable[Stage]) -> list[Stage]:

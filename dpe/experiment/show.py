@@ -1,4 +1,4 @@
-"""What the segmenter of a run does: sentences side by side with BPE, one in depth, morphology."""
+"""What the segmenter of a run does: sentences beside the vocabulary's own, one in depth, morphology."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from dpe.choices import VocabularyType
+from dpe.choices import CountMethod, VocabularyType
 from dpe.errors import UserError
 from dpe.evaluation.morphology import evaluate_systems, read_gold, tally
+from dpe.evaluation.segmented_text import read_pieces
 from dpe.evaluation.tables import Table
+from dpe.experiment.outputs import pieces_file
 from dpe.experiment.results import read_run_recipe
-from dpe.experiment.systems import SEGMENTER_TITLES
+from dpe.experiment.systems import DISTILLED_TITLE, OWN_TITLES, SEGMENTER_TITLES
 from dpe.experiment.texts import Texts
 from dpe.segmenter.segmenter import Segmenter
 from dpe.text.corpus import read_lines
@@ -20,7 +22,10 @@ from dpe.text.draws import Draw
 from dpe.text.learning import VocabularySettings, learn_vocabulary
 from dpe.text.segmenters import make_segmenter
 
-_BPE_SYSTEMS = {"BPE": "bpe", "BPE dropout": "bpe-dropout", "longest match": "longest-match"}
+_COUNT_SYSTEMS: dict[VocabularyType, dict[str, CountMethod]] = {
+    "bpe": {"BPE": "bpe", "BPE dropout": "bpe-dropout", "longest match": "longest-match"},
+    "unigram": {"unigram": "unigram"},
+}
 _N_BEST = 3
 
 
@@ -45,13 +50,14 @@ class ShownRun:
         self.segmenter = Segmenter.load(root / "segmenters" / self.name)
 
     def sentences(self, count: int) -> list[str]:
-        """Sentences that BPE and the segmenter segment differently, then the first of them in depth."""
+        """Sentences that vocabulary and segmenter segment differently, then the first of them in depth."""
         vocabulary = self.segmenter.vocabulary
         cut = zip(self.sources, self.targets, self._dpe_lines(), strict=True)
         different = ((x, y, dpe) for x, y, dpe in cut if vocabulary.encode(y) != dpe)
         shown = list(islice(different, count))
         blocks = [
-            f"source  {source}\nBPE     {' '.join(vocabulary.encode(target))}\n{self.title:8}{' '.join(dpe)}"
+            f"source  {source}\n{OWN_TITLES[vocabulary.type]:8}{' '.join(vocabulary.encode(target))}\n"
+            f"{self.title:8}{' '.join(dpe)}"
             for source, target, dpe in shown
         ]
         return blocks + ([self._in_depth(*shown[0][:2])] if shown else [])
@@ -96,18 +102,20 @@ class ShownRun:
         return Table(title, columns, rows, frozenset({"cut by"}))
 
     def _systems(self) -> dict[str, Sequence[Sequence[str]]]:
-        cuts: dict[str, Sequence[Sequence[str]]] = {
-            name: self._count_cuts("bpe", method) for name, method in _BPE_SYSTEMS.items()
-        }
-        with suppress(UserError):  # a text may be too small for a unigram vocabulary of that size
-            cuts["unigram"] = self._count_cuts("unigram", "unigram")
+        """The test text segmented in every way, each type with a vocabulary of the segmenter's size."""
+        cuts: dict[str, Sequence[Sequence[str]]] = {}
+        for type, systems in _COUNT_SYSTEMS.items():
+            vocabulary = self.segmenter.vocabulary
+            with suppress(UserError):  # a text may be too small for a unigram vocabulary of that size
+                if vocabulary.type != type:
+                    settings = VocabularySettings(
+                        size=len(vocabulary), type=type, normalization=self.normalization
+                    )
+                    vocabulary = learn_vocabulary(self.train, settings)
+                for name, method in systems.items():
+                    cut = make_segmenter(method, vocabulary).cut
+                    cuts[name] = [cut(line, Draw(line=number)) for number, line in enumerate(self.targets)]
+        distilled = self.root / "distilled" / self.name / pieces_file("test")
+        if distilled.exists():
+            cuts[DISTILLED_TITLE.format(self.title)] = list(read_pieces(distilled, "pieces"))
         return cuts | {self.title: self._dpe_lines()}
-
-    def _count_cuts(self, type: VocabularyType, method: str) -> list[list[str]]:
-        """The test text segmented by a count-based method, with a vocabulary of the segmenter's size."""
-        vocabulary = self.segmenter.vocabulary
-        if vocabulary.type != type:
-            settings = VocabularySettings(size=len(vocabulary), type=type, normalization=self.normalization)
-            vocabulary = learn_vocabulary(self.train, settings)
-        segmenter = make_segmenter(method, vocabulary)
-        return [segmenter.cut(line, Draw(line=number)) for number, line in enumerate(self.targets)]

@@ -1,12 +1,14 @@
 """A recipe as a graph of stages: which stage needs which, what its result depends on, and how it is made.
 
 corpus              the text, cleaned                        corpus
-vocabularies        BPE; unigram where a system needs it     vocabularies/bpe
+vocabularies        BPE, unigram, as systems need them       vocabularies/bpe
+evaluation          more texts to translate, word counts     evaluation
 segmenters          given the source; a language model       segmenters/mixed
 segmentations       segmented targets, for analyses          segmentations/mixed
+distilled           unigram models of the segmenters         distilled/mixed
 translators         one per system and seed                  translators/dpe/seed-1
-translations        of dev and test                          translations/dpe/seed-1
-scores              BLEU and chrF2 of these                  scores/dpe/seed-1
+translations        of dev, test and the further texts       translations/dpe/seed-1
+scores              BLEU, chrF2, F1 by frequency of these    scores/dpe/seed-1
 significance        against a baseline, same seed            significance/dpe/bpe/seed-1
                     and the mean of the seeds                significance/dpe/bpe/mean
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,14 @@ from dpe.evaluation.scores import LENGTH_LIMITS, METRICS
 from dpe.experiment import outputs as made
 from dpe.experiment.artifacts import Facts, Stage
 from dpe.experiment.recipe import Recipe
-from dpe.experiment.systems import SYSTEMS, SegmenterName, System
+from dpe.experiment.systems import DRAWN_SYSTEMS, SYSTEMS, SegmenterName, System
 from dpe.experiment.texts import (
     Texts,
     corpus_files,
+    evaluation_files,
     found_files,
     make_corpus,
+    make_evaluation,
     make_vocabulary,
     vocabulary_path,
 )
@@ -38,6 +42,8 @@ from dpe.model.settings import ModelSettings, model_settings
 from dpe.segmenter.training import train_segmenter
 from dpe.settings import build, changed
 from dpe.text.learning import VocabularySettings
+from dpe.training.launch import in_processes
+from dpe.training.log import read_curve
 from dpe.training.processes import Session
 from dpe.training.state import Position
 from dpe.translator.settings import Search
@@ -81,6 +87,21 @@ class Experiment:
             outputs=texts.file_names,
         )
 
+    @cached_property
+    def evaluation(self) -> Stage:
+        recipe, texts = self.recipe, self.texts
+        own = {key: value for key, value in changed(recipe.evaluation).items() if key != "tests"}
+        names = [*recipe.evaluation.files, *recipe.evaluation.noised]
+        sides = [texts.plain(name, side) for name in names for side in (recipe.source, recipe.target)]
+        return Stage(
+            name="evaluation",
+            settings={"texts": list(recipe.evaluation.files), **own, **self._tokens},
+            needs=(self.corpus,),
+            files=evaluation_files(recipe),
+            make=lambda _: make_evaluation(recipe, texts),
+            outputs=tuple(path.name for path in (texts.word_counts, *sides)),
+        )
+
     def vocabulary(self, type: VocabularyType) -> Stage:
         """Made once per type, because its signature reads the text, which may be long."""
         if type not in self._vocabularies:
@@ -90,15 +111,9 @@ class Experiment:
     def _vocabulary(self, type: VocabularyType) -> Stage:
         recipe, fields = self.recipe, self.recipe.vocabulary
         files = found_files(recipe, list(map(recipe.file, fields.text)))
-        settings = VocabularySettings(
-            size=fields.size,
-            type=type,
-            normalization=fields.normalization,
-            character_coverage=fields.character_coverage,
-            protected=fields.protected,
-        )
+        settings = fields.settings(type)
         about, model = changed(settings), None
-        if fields.model and type == "bpe":
+        if fields.model and type == fields.type:
             files = (model,) = found_files(recipe, [recipe.file(fields.model)])
             about = {"model": "the user's own"}
         text = files or self.texts.prepared_pair("train")
@@ -111,44 +126,50 @@ class Experiment:
             ),
             needs=(self.corpus,),
             files=files,
-            make=lambda directory: make_vocabulary(model, text, settings, directory / VOCABULARY),
+            make=lambda directory: make_vocabulary(
+                model, text, settings, directory / VOCABULARY, self.session.progress
+            ),
             outputs=(VOCABULARY,),
         )
 
-    def segmenter(self, name: SegmenterName) -> Stage:
-        settings = self.recipe.segmenter_settings(name)
+    def segmenter(self, name: SegmenterName, seed: int = 1) -> Stage:
+        """The one for translators of this seed; the first of several is also that of the analyses."""
+        settings, type = self.recipe.segmenter_settings(name, seed), self.recipe.vocabulary.type
+        is_first = settings == self.recipe.segmenter_settings(name)
 
         def make(directory: Path) -> Facts:
-            position = train_segmenter(
+            train = partial(
+                train_segmenter,
                 directory,
-                vocabulary=vocabulary_path(self.root, "bpe"),
+                vocabulary=vocabulary_path(self.root, type),
                 **self.texts.for_training(),
                 settings=settings,
                 session=self.session,
             )
+            position = in_processes(train, self.session, self.recipe.resources.segmenters.processes)
             return _facts(position) | {"dev_bits_per_character": position.kept_score}
 
         return Stage(
-            name=f"segmenters/{name}",
+            name=f"segmenters/{name}" + ("" if is_first else f"-seed-{settings.seed}"),
             settings=changed(settings),
             same_settings=lambda recorded: _recorded(recorded, settings) == settings,
-            needs=(self.corpus, self.vocabulary("bpe")),
+            needs=(self.corpus, self.vocabulary(type)),
             make=make,
             outputs=MODEL_FILES,
             goes_on_from=lambda before: settings.prolongs(_recorded(before, settings)),
         )
 
     def plain_segmentation(self) -> Stage:
-        splits = self.recipe.cut
+        splits, type = self.recipe.cut, self.recipe.vocabulary.type
 
         def make(directory: Path) -> Facts:
-            made.cut_by_vocabulary(directory, vocabulary_path(self.root, "bpe"), self.texts, splits)
+            made.cut_by_vocabulary(directory, vocabulary_path(self.root, type), self.texts, splits)
             return {}
 
         return Stage(
-            name="segmentations/bpe",
+            name=f"segmentations/{type}",
             settings={"cut": splits},
-            needs=(self.corpus, self.vocabulary("bpe")),
+            needs=(self.corpus, self.vocabulary(type)),
             make=make,
             outputs=tuple(map(made.pieces_file, splits)),
         )
@@ -159,7 +180,7 @@ class Experiment:
 
         def make(directory: Path) -> Facts:
             made.cut_by_segmenter(directory, self.root / segmenter.name, self.texts, splits, self.session)
-            counts = made.training_counts(vocabulary_path(self.root, "bpe"), self.texts)
+            counts = made.training_counts(self.root / segmenter.name / VOCABULARY, self.texts)
             return made.write_examples(directory, self.root / plain.name, counts, splits[0])
 
         return Stage(
@@ -170,12 +191,31 @@ class Experiment:
             outputs=(*map(made.pieces_file, splits), made.EXAMPLES),
         )
 
-    def translator(self, system: System, seed: int) -> Stage:
-        settings = self.recipe.translator_settings(system, seed)
-        segmenter = self.segmenter(system.segmenter) if system.segmenter else None
+    def distillation(self, name: SegmenterName) -> Stage:
+        splits, segmenter = self.recipe.cut, self.segmenter(name)
+
+        with_source = self.recipe.segmenter_settings(name).source
 
         def make(directory: Path) -> Facts:
-            position = train_translator(
+            place = self.root / segmenter.name
+            made.distil(directory, place, self.texts, splits, self.session, with_source=with_source)
+            return {}
+
+        return Stage(
+            name=f"distilled/{name}",
+            settings={"cut": splits},
+            needs=(self.corpus, segmenter),
+            make=make,
+            outputs=(made.DISTILLED, *map(made.pieces_file, splits)),
+        )
+
+    def translator(self, system: System, seed: int) -> Stage:
+        settings = self.recipe.translator_settings(system, seed)
+        segmenter = self.segmenter(system.segmenter, seed) if system.segmenter else None
+
+        def make(directory: Path) -> Facts:
+            train = partial(
+                train_translator,
                 directory,
                 vocabulary=vocabulary_path(self.root, system.vocabulary),
                 **self.texts.for_training(),
@@ -184,7 +224,10 @@ class Experiment:
                 settings=settings,
                 session=self.session,
             )
-            return _facts(position) | {"dev_bleu_greedy": -position.kept_score}
+            position = in_processes(train, self.session, self.recipe.resources.translators.processes)
+            waited, took = _epoch_seconds(directory)
+            seconds = {"waited_for_targets_seconds": waited, "targets_took_seconds": took}
+            return _facts(position) | seconds | {"dev_bleu_greedy": -position.kept_score}
 
         return Stage(
             name=f"translators/{system.name}/seed-{seed}",
@@ -197,29 +240,32 @@ class Experiment:
         )
 
     def translation(self, system: System, seed: int) -> Stage:
-        translator, decoding = self.translator(system, seed), self.recipe.decoding
+        recipe, translator = self.recipe, self.translator(system, seed)
+        names, decoding = recipe.evaluated, recipe.decoding
+        more = {"texts": list(names)} if names != ("dev", "test") else {}
 
         def make(directory: Path) -> Facts:
-            made.translate_texts(directory, self.root / translator.name, self.texts, decoding, self.session)
+            model = self.root / translator.name
+            made.translate_texts(directory, model, self.texts, decoding, self.session)
             return {}
 
         return Stage(
             name=f"translations/{system.name}/seed-{seed}",
-            settings=changed(decoding),
-            same_settings=lambda recorded: build(Search, recorded, "decoding") == decoding,
-            needs=(self.corpus, translator),
+            settings=changed(decoding) | more,
+            same_settings=lambda recorded: not more and build(Search, recorded, "decoding") == decoding,
+            needs=(self.corpus, *([self.evaluation] if more else []), translator),
             make=make,
-            outputs=tuple(f"{split}.{self.recipe.target}" for split in made.EVALUATED),
+            outputs=tuple(f"{name}.{recipe.target}" for name in names),
         )
 
     def scores(self, system: System, seed: int) -> Stage:
-        translation = self.translation(system, seed)
+        recipe, translation = self.recipe, self.translation(system, seed)
         return Stage(
             name=f"scores/{system.name}/seed-{seed}",
             settings={"metrics": list(METRICS), "length_limits": list(LENGTH_LIMITS)} | self._tokens,
-            needs=(self.corpus, translation),
+            needs=(self.corpus, self.evaluation, translation),
             make=lambda directory: made.write_scores(
-                directory, self.root / translation.name, self.texts, self.recipe.bleu_tokenize
+                directory, self.root / translation.name, self.texts, recipe.bleu_tokenize
             ),
             outputs=(made.SCORES,),
         )
@@ -231,27 +277,29 @@ class Experiment:
         return {} if tokens == Recipe.bleu_tokenize else {"bleu_tokenize": tokens}
 
     def significance(self, system: System, baseline: System, seeds: Sequence[int]) -> Stage:
-        """One seed tested against the baseline's, or the mean of several."""
+        """One seed tested against the baseline's, or the mean of several; all seeds on all texts but dev."""
+        recipe = self.recipe
+        names = recipe.evaluated[1:] if tuple(seeds) == recipe.seeds else ("test",)
         ours = [self.translation(system, seed) for seed in seeds]
         others = [self.translation(baseline, seed) for seed in seeds]
         tested = f"seed-{seeds[0]}" if len(seeds) == 1 else "mean"
         places = [[self.root / stage.name for stage in side] for side in (ours, others)]
         return Stage(
             name=f"significance/{system.name}/{baseline.name}/{tested}",
-            settings=self._tokens,
-            needs=(self.corpus, *ours, *others),
+            settings={"texts": list(names)} | self._tokens,
+            needs=(self.corpus, self.evaluation, *ours, *others),
             make=lambda directory: made.write_tests(
-                directory, places[0], places[1], self.texts, self.recipe.bleu_tokenize
+                directory, places[0], places[1], self.texts, recipe.bleu_tokenize, names=names
             ),
             outputs=(made.TESTS,),
         )
 
     @property
     def baselines(self) -> list[System]:
-        """The first system of the recipe, and BPE dropout on both sides if it is among them."""
+        """The first system of the recipe, and the one that is drawn on both sides if it is among them."""
         first = self.recipe.systems[0]
-        dropout = SYSTEMS["bpe-dropout"]
-        return [first, dropout] if dropout in self.recipe.systems and dropout != first else [first]
+        drawn = SYSTEMS[DRAWN_SYSTEMS[self.recipe.vocabulary.type]]
+        return [first, drawn] if drawn in self.recipe.systems and drawn != first else [first]
 
 
 def _recorded(record: Mapping[str, Any], wanted: ModelSettings) -> Any:
@@ -261,3 +309,18 @@ def _recorded(record: Mapping[str, Any], wanted: ModelSettings) -> Any:
 
 def _facts(position: Position) -> dict[str, Any]:
     return {"steps": position.step, "epochs": position.epoch, "training_seconds": round(position.seconds, 1)}
+
+
+def _epoch_seconds(directory: Path) -> tuple[float, float | None]:
+    """How long a training waited for a segmenter's targets, and how long these took, whoever made them.
+
+    Of all its epochs; the second is None where an older version made them.
+    """
+    waited: dict[int, float] = {}
+    took: dict[int, float] = {}
+    for record in read_curve(directory / CURVE):
+        for key, seconds in (("cutting_seconds", waited), ("targets_took_seconds", took)):
+            if key in record:
+                seconds[record["epoch"]] = max(record[key], seconds.get(record["epoch"], 0.0))
+    is_known = not waited or min(waited) in took
+    return round(sum(waited.values()), 1), round(sum(took.values()), 1) if is_known else None

@@ -1,9 +1,13 @@
-"""The systems of the paper's tables: how the source and the target of a translator are segmented."""
+"""The systems of the paper's tables: how the source and the target of a translator are segmented.
+
+A recipe says over which vocabulary its segmenters work. Over a unigram vocabulary the systems that have one
+keep their names; their sources are samples from the unigram, or its best segmentation, instead of BPE's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dpe.choices import SEGMENTER_METHODS, SourceMethod, TargetMethod, VocabularyType
@@ -13,6 +17,10 @@ from dpe.translator.settings import check_methods
 
 SegmenterName = Literal["mixed", "lm"]
 SEGMENTER_TITLES = {"mixed": "DPE", "lm": "LM DPE"}  # in tables
+# Of a vocabulary's own segmentation, and the system that is drawn on both sides without a segmenter.
+OWN_TITLES: dict[VocabularyType, str] = {"bpe": "BPE", "unigram": "unigram"}
+DRAWN_SYSTEMS: dict[VocabularyType, str] = {"bpe": "bpe-dropout", "unigram": "unigram"}
+DISTILLED_TITLE = "{}, distilled"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +46,9 @@ class System:
                 f"System {self.name} needs a segmenter if, and only if, its target is dpe or dpe-fixed.",
             ),
             (
-                (self.source == "unigram") != (self.target == "unigram"),
-                f"System {self.name} must have unigram on both sides or on none.",
+                self.target.startswith("bpe" if self.vocabulary == "unigram" else "unigram"),
+                f"System {self.name} needs two vocabularies, for {self.source} and for {self.target}; choose "
+                "methods of one type.",
             ),
         )
         try:
@@ -55,7 +64,22 @@ class System:
     @property
     def vocabulary(self) -> VocabularyType:
         """Which of the run's vocabularies it uses."""
-        return "unigram" if self.target == "unigram" else "bpe"
+        return "unigram" if self.source.startswith("unigram") else "bpe"
+
+    def over(self, type: VocabularyType) -> System:
+        """The system of this name in a recipe whose segmenters work over this type of vocabulary."""
+        if type == "bpe" or self.segmenter is None or SYSTEMS.get(self.name) != self:
+            return self
+        title = self.title.replace("BPE dropout", "unigram sampling").replace("BPE", "unigram best")
+        return replace(
+            self, source="unigram" if self.source == "bpe-dropout" else "unigram-best", title=title
+        )
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the recipe defines it itself."""
+        known = SYSTEMS.get(self.name)
+        return known is None or self not in (known, known.over("unigram"))
 
     @classmethod
     def from_value(cls, value: Any, label: str, key: str) -> System:
@@ -68,7 +92,7 @@ class System:
 
     def to_value(self) -> Any:
         """Its name, or the table of a system that is not among `SYSTEMS`."""
-        return self.name if SYSTEMS.get(self.name) == self else changed(self)
+        return changed(self) if self.is_own else self.name
 
 
 def _paper(name: str, title: str, target: TargetMethod, segmenter: SegmenterName | None = None) -> System:
@@ -98,7 +122,24 @@ SYSTEMS = {
             segmenter="mixed",
             target_sampling=1.0,
         ),
-        System(name="unigram", title="unigram / unigram", source="unigram", target="unigram"),
+        System(
+            name="unigram",
+            title="unigram sampling / unigram sampling",
+            source="unigram",
+            target="unigram",
+        ),
+        System(
+            name="unigram-best",
+            title="unigram best / unigram best",
+            source="unigram-best",
+            target="unigram-best",
+        ),
+        System(
+            name="unigram-source",
+            title="unigram sampling / unigram best",
+            source="unigram",
+            target="unigram-best",
+        ),
         _paper("longest-match", "BPE dropout / longest match", "longest-match"),
     )
 }

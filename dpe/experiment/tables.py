@@ -1,36 +1,38 @@
-"""The tables of one or more runs: scores as in the paper, tests, lengths of the outputs, training."""
+"""The tables of one or more runs: scores as in the paper, tests, more texts, lengths, frequency of words."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from statistics import fmean
 from typing import Any
 
 from dpe.errors import UserError
 from dpe.evaluation.scores import LengthBin
 from dpe.evaluation.tables import Table
-from dpe.evaluation.translations import bins_table
+from dpe.evaluation.translations import BANDS_NOTE, FREQUENCY, bins_table
+from dpe.evaluation.word_frequency import LABELS, metric_name
 from dpe.experiment.recipe import Recipe, recipe_json
 from dpe.experiment.results import (
+    P_OVER_SEEDS,
     P_VALUES,
     SIGNIFICANT,
-    Metric,
     Results,
     SystemResult,
     verdict,
     verdict_on_means,
 )
-from dpe.experiment.systems import SEGMENTER_TITLES
-from dpe.model.settings import model_settings
-from dpe.segmenter.settings import SegmenterSettings
-from dpe.settings import flatten
-from dpe.translator.settings import TranslatorSettings
+from dpe.experiment.systems import DRAWN_SYSTEMS
+from dpe.settings import flatten, nearest
 
-METRIC_NAMES: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF2"}
+METRIC_NAMES = {"bleu": "BLEU", "chrf": "chrF2"}
+LOWERCASE = "lowercase_bleu"
+_NAMES = METRIC_NAMES | {LOWERCASE: "lowercased BLEU"}  # of what `scores.json` has by these keys
+_DEV = "dev"
+_LACKING = {"by_length": "lengths", "by_frequency": "frequencies of words"}
 _NOT_TELLING = ("name", "about", "systems", "seeds", "cut", "examples")  # what is run and shown, not how
-_DROPOUT, _PLAIN = "bpe-dropout", "dpe-plain"
+_PLAIN = "dpe-plain"
 _Columns = Mapping[str, str]  # the systems of a table: title, or titles, by name
 
 
@@ -65,62 +67,98 @@ def _differing_settings(recipes: Sequence[Recipe]) -> list[str]:
 
 
 def paper_tables(
-    runs: Sequence[Results], *, metrics: Sequence[Metric] = ("bleu",), text: str = "test"
+    runs: Sequence[Results], *, metrics: Sequence[str] = ("bleu",), text: str = "test"
 ) -> list[Table]:
-    """The scores, then, for the test text, the tests behind the stars; nothing without scores."""
-    if not any(run.systems for run in runs):
+    """The scores on one text, then the tests behind the stars; nothing without scores."""
+    scored = [run for run in runs if run.systems]
+    for run in scored:
+        if text not in (known := texts_of([run])):
+            raise UserError(f"{run.recipe.name} has no scores on {text!r}; {nearest(text, known)}")
+    if not scored:
         return []
-    tests = _tests_table(runs) if text == "test" else None
-    scores = [_score_table(runs, metric, text) for metric in metrics]
-    return [*scores, tests] if tests and tests.rows else scores
+    tests = _tests_table(runs, text)
+    scores = [_score_table(runs, metric, [text]) for metric in metrics]
+    return [*scores, *([tests] if tests.rows else [])]
 
 
-def _score_table(runs: Sequence[Results], metric: Metric, text: str) -> Table:
-    """The paper's table: a row for each run, a column for each system, and one for its Δ."""
+def all_texts_tables(runs: Sequence[Results]) -> list[Table]:
+    """The scores on every text but dev, also in lowercased BLEU; nothing where an earlier dpe scored them."""
+    seeds = (seed for run in runs for system in run.systems for seed in system.seeds)
+    if not all(LOWERCASE in seed.scores["test"] for seed in seeds):
+        return []
+    texts = [text for text in texts_of(runs) if text != _DEV]
+    return [_score_table(runs, metric, texts) for metric in ("bleu", LOWERCASE, "chrf") if texts]
+
+
+def texts_of(runs: Sequence[Results]) -> list[str]:
+    """The texts that some run was scored on, in the order of its recipe."""
+    scored = [(run, seed) for run in runs for system in run.systems for seed in system.seeds]
+    return list(
+        dict.fromkeys(text for run, seed in scored for text in run.recipe.evaluated if text in seed.scores)
+    )
+
+
+def _score_table(runs: Sequence[Results], metric: str, texts: Sequence[str]) -> Table:
+    """The paper's table: a row for each run and text, a column for each system, and one for its Δ."""
+    columns, several = _columns(runs), len(texts) > 1
+    baselines = _baselines(columns, runs)
+    rows = [
+        [label, *[text] * several, *_cells(run, columns, baselines, metric, text)]
+        for label, run in zip(labels(runs), runs, strict=True)
+        for text in texts
+        if text in texts_of([run]) or not several
+    ]
+    if len({run.recipe.pair for run in runs}) == len(runs) > 1 and not several:
+        rows.append(["average", *_average_cells(runs, columns, baselines, metric, texts[0])])
+    seeds = sorted({len(system.seeds) for run in runs for system in run.systems})
+    is_tested = metric in METRIC_NAMES and texts != [_DEV]
+    note = [
+        f"seeds: {' or '.join(map(str, seeds))}",
+        *_against(columns, baselines, f"; * p < {SIGNIFICANT} by paired bootstrap" if is_tested else ""),
+        *_signatures(runs, metric, texts[0]),
+    ]
+    where = "all texts" if several else texts[0]
+    headings = ["", *["text"] * several, *_row(columns, columns, dict.fromkeys(columns, "Δ"))]
+    title = f"{_NAMES[metric]} on {where}: mean of seeds ± standard deviation"
+    return Table(title, headings, rows, frozenset({"", "text"}), "\n".join(note))
+
+
+def _columns(runs: Sequence[Results]) -> _Columns:
     titles: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for system in (system for run in runs for system in run.systems):
         titles[system.name][system.title] = None
-    columns = {name: " or ".join(of_name) for name, of_name in titles.items()}
-    rows = []
-    for label, run in zip(labels(runs), runs, strict=True):
-        systems = {system.name: system for system in run.systems}
-        score = {name: _mean_score(system, metric, text) for name, system in systems.items()}
-        delta = {
-            name: _difference(run, system, systems[baseline], metric, text)[0]
-            for name, system in systems.items()
-            if (baseline := _baseline(name, columns)) in systems
-        }
-        rows.append(_row(label, columns, score, delta))
-    if len({run.recipe.pair for run in runs}) == len(runs) > 1:
-        rows.append(_average_row(runs, columns, metric, text))
-    against = ", ".join(
-        f"of {title} against {columns[baseline]}"
-        for name, title in columns.items()
-        if (baseline := _baseline(name, columns))
-    )
-    star = f"; * p < {SIGNIFICANT} by paired bootstrap" if text == "test" else ""
-    seeds = sorted({len(system.seeds) for run in runs for system in run.systems})
-    note = [
-        f"seeds: {' or '.join(map(str, seeds))}",
-        *([f"Δ: {against}{star}"] if against else []),
-        *_signatures(runs, metric, text),
-    ]
-    title = f"{METRIC_NAMES[metric]} on {text}: mean of seeds ± standard deviation"
-    headings = _row("", columns, columns, dict.fromkeys(columns, "Δ"))
-    return Table(title, headings, rows, frozenset({""}), "\n".join(note))
+    return {name: " or ".join(of_name) for name, of_name in titles.items()}
 
 
-def _row(label: str, columns: _Columns, score: Mapping[str, str], delta: Mapping[str, str]) -> list[str]:
-    """The cells of every system: its score, and its Δ if it has a baseline."""
-    cells = [label]
-    for name in columns:
-        cells.append(score.get(name, ""))
-        if _baseline(name, columns):
-            cells.append(delta.get(name, ""))
-    return cells
+def _against(columns: _Columns, baselines: Mapping[str, str], star: str) -> list[str]:
+    """What Δ means, if there is one."""
+    pairs = ((title, baselines[name]) for name, title in columns.items())
+    said = ", ".join(f"of {title} against {columns[other]}" for title, other in pairs if other)
+    return [f"Δ: {said}{star}"] if said else []
 
 
-def _average_row(runs: Sequence[Results], columns: _Columns, metric: Metric, text: str) -> list[str]:
+def _cells(
+    run: Results, columns: _Columns, baselines: Mapping[str, str], metric: str, text: str
+) -> list[str]:
+    systems = {system.name: system for system in run.systems}
+    score = {name: _mean_score(system, metric, text) for name, system in systems.items()}
+    delta = {
+        name: _difference(run, system, systems[baseline], metric, text)[0]
+        for name, system in systems.items()
+        if (baseline := baselines[name]) in systems
+    }
+    return _row(columns, score, delta)
+
+
+def _row(columns: _Columns, score: Mapping[str, str], delta: Mapping[str, str]) -> list[str]:
+    """The cells of every system: its score, and its Δ, which the first does not have."""
+    first, *others = columns
+    return [score.get(first, ""), *(one.get(name, "") for name in others for one in (score, delta))]
+
+
+def _average_cells(
+    runs: Sequence[Results], columns: _Columns, baselines: Mapping[str, str], metric: str, text: str
+) -> list[str]:
     """The last row of the paper's table, over language pairs: of the systems that every run has."""
     means: dict[str, float] = {}
     for name in columns:
@@ -130,53 +168,57 @@ def _average_row(runs: Sequence[Results], columns: _Columns, metric: Metric, tex
     delta = {
         name: f"{mean - means[baseline]:+.2f}"
         for name, mean in means.items()
-        if (baseline := _baseline(name, columns)) in means
+        if (baseline := baselines[name]) in means
     }
-    return _row("average", columns, {name: f"{mean:.2f}" for name, mean in means.items()}, delta)
+    return _row(columns, {name: f"{mean:.2f}" for name, mean in means.items()}, delta)
 
 
-def _baseline(system: str, columns: _Columns) -> str:
-    """BPE dropout, as in the paper's Δ2; the first system for BPE dropout itself and without dropout."""
+def _baselines(columns: _Columns, runs: Sequence[Results]) -> dict[str, str]:
+    """What each system is compared with: BPE dropout, as in the paper's Δ2, or unigram sampling; BPE dropout
+    itself and what is not drawn with the first system, and that one with none.
+    """
     first = next(iter(columns))
-    if system == first:
-        return ""
-    return _DROPOUT if _DROPOUT in columns and system not in (_DROPOUT, _PLAIN) else first
+    types = {run.recipe.vocabulary.type for run in runs}
+    drawn = DRAWN_SYSTEMS["unigram" if types == {"unigram"} else "bpe"]
+    usual = drawn if drawn in columns else first
+    return {name: first if name in (drawn, _PLAIN) else usual for name in columns} | {first: ""}
 
 
-def _mean_score(system: SystemResult, metric: Metric, text: str) -> str:
+def _mean_score(system: SystemResult, metric: str, text: str) -> str:
     deviation = system.deviation(metric, text)
     return f"{system.mean(metric, text):.2f}" + (f" ± {deviation:.2f}" if deviation is not None else "")
 
 
 def _difference(
-    run: Results, system: SystemResult, other: SystemResult, metric: Metric, text: str
+    run: Results, system: SystemResult, other: SystemResult, metric: str, text: str
 ) -> tuple[str, str]:
     """The difference of means, starred if it is significant, and p, if the very same seeds were tested."""
     difference = f"{system.mean(metric, text) - other.mean(metric, text):+.2f}"
-    found = verdict_on_means(run, system, other, METRIC_NAMES[metric]) if text == "test" else None
+    found = verdict_on_means(run, system, other, _NAMES.get(metric, metric), text)
     return (f"{difference}{found.star}", f"{found.p_value:.4f}") if found else (difference, "")
 
 
-def _signatures(runs: Sequence[Results], metric: Metric, text: str) -> list[str]:
+def _signatures(runs: Sequence[Results], metric: str, text: str) -> list[str]:
     seeds = (seed for run in runs for system in run.systems for seed in system.seeds)
-    found = {seed.scores[text][f"{metric}_signature"] for seed in seeds}
-    return [f"{METRIC_NAMES[metric]}: {signature}" for signature in sorted(found)]
+    key = f"{metric.removesuffix('_bleu')}_signature"
+    return [f"{_NAMES[metric]}: {one}" for one in sorted({seed.scores[text][key] for seed in seeds})]
 
 
 def system_tables(run: Results) -> list[Table]:
-    """One run for a narrow page: for each metric a row for each system; then the tests, and every seed."""
+    """One run for a narrow page: for each metric a row for each system; tests, all texts, every seed."""
     scores = [_system_table(run, metric) for metric in METRIC_NAMES]
-    return [*scores, *paper_tables([run])[1:], _seed_table(run)]
+    return [*scores, *paper_tables([run])[1:], *all_texts_tables([run]), _seed_table(run)]
 
 
-def _system_table(run: Results, metric: Metric) -> Table:
+def _system_table(run: Results, metric: str) -> Table:
     """The paper's table turned."""
     systems = {system.name: system for system in run.systems}
     columns = {name: system.title for name, system in systems.items()}
+    baselines = _baselines(columns, [run])
     rows = []
     for name, system in systems.items():
         against = ["", "", ""]
-        if baseline := _baseline(name, columns):
+        if baseline := baselines[name]:
             against = [*_difference(run, system, systems[baseline], metric, "test"), columns[baseline]]
         scores = [_mean_score(system, metric, text) for text in ("dev", "test")]
         rows.append([system.title, str(len(system.seeds)), *scores, *against])
@@ -205,27 +247,84 @@ def _seed_table(run: Results) -> Table:
     return Table("Every seed", columns, rows, frozenset({"system", "signature"}), note)
 
 
-def _tests_table(runs: Sequence[Results]) -> Table:
+def _tests_table(runs: Sequence[Results], text: str) -> Table:
     """Every system but the first against every baseline that it was tested with."""
-    rows = []
-    for label, run in zip(labels(runs), runs, strict=True):
-        titles = {system.name: system.title for system in run.systems}
-        for system, baseline in dict.fromkeys((test.system, test.baseline) for test in run.tests):
-            if system in titles and baseline in titles and system != run.recipe.systems[0].name:
-                rows.append([label, titles[system], titles[baseline], *_test_cells(run, system, baseline)])
-    columns = ["", "system", "baseline", "seeds", "BLEU", "p", "chrF2", "p "]
-    note = f"Mean differences, in brackets 95 % intervals. {P_VALUES}"
-    return Table("Paired bootstrap on test", columns, rows, frozenset(columns[:3]), note)
+    metrics, over_seeds = list(METRIC_NAMES.values()), _have_p_over_seeds(runs)
+    rows = [
+        [label, *pair, *cells]
+        for label, run in zip(labels(runs), runs, strict=True)
+        for pair, cells in _test_rows(run, metrics, text, over_seeds=over_seeds)
+    ]
+    columns = ["", "system", "baseline", "seeds"]
+    for blank, metric in zip(("", " "), metrics, strict=True):  # equal headings must not be the same
+        columns += [metric, "p" + blank, *["p over seeds" + blank] * over_seeds]
+    note = _tests_note(over_seeds=over_seeds)
+    return Table(f"Paired bootstrap on {text}", columns, rows, frozenset(columns[:3]), note)
 
 
-def _test_cells(run: Results, system: str, baseline: str) -> list[str]:
+def _have_p_over_seeds(runs: Sequence[Results]) -> bool:
+    return any(test.p_over_seeds is not None for run in runs for test in run.mean_tests)
+
+
+def _tests_note(*, over_seeds: bool) -> str:
+    return f"Mean differences, in brackets 95 % intervals. {P_VALUES}" + f" {P_OVER_SEEDS}" * over_seeds
+
+
+def _test_rows(
+    run: Results, metrics: Sequence[str], text: str, *, over_seeds: bool
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Titles and cells of the systems that were tested, without the first, if they have been scored."""
+    scored, first = {system.name for system in run.systems}, run.recipe.systems[0].name
+    tests = (test for test in (*run.tests, *run.mean_tests) if test.text == text and test.system != first)
+    for pair in dict.fromkeys((test.system, test.baseline) for test in tests):
+        if scored.issuperset(pair) and (
+            cells := _test_cells(run, pair, metrics, text, over_seeds=over_seeds)
+        ):
+            yield [run.titles[name] for name in pair], cells
+
+
+def _test_cells(
+    run: Results, pair: tuple[str, str], metrics: Sequence[str], text: str, *, over_seeds: bool
+) -> list[str]:
     cells: list[str] = []
-    for metric in METRIC_NAMES.values():
-        if (found := verdict(run, system, baseline, metric)) is not None:
+    for metric in metrics:
+        if (found := verdict(run, *pair, metric, text)) is not None:
             interval = f" [{found.interval[0]:.2f}, {found.interval[1]:.2f}]" if found.interval else ""
+            of_seeds = "" if found.p_over_seeds is None else f"{found.p_over_seeds:.4f}"
             cells = cells or [str(found.seeds)]
-            cells += [f"{found.difference:+.2f}{interval}", f"{found.p_value:.4f}"]
+            cells += [f"{found.difference:+.2f}{interval}", f"{found.p_value:.4f}", *[of_seeds] * over_seeds]
     return cells
+
+
+def frequency_tables(runs: Sequence[Results], *, text: str = "test") -> list[Table]:
+    """F1 of words by their frequency in the training target for each run, then the tests of all runs."""
+    named = [(label, run) for label, run in zip(labels(runs), runs, strict=True) if run.systems]
+    over_seeds, rows = _have_p_over_seeds(runs), []
+    for (label, run), band in product(named, LABELS):
+        for pair, cells in _test_rows(run, [metric_name(band)], text, over_seeds=over_seeds):
+            rows.append([label, band, *pair, *cells])
+    columns = ["", FREQUENCY, "system", "baseline", "seeds", "F1", "p", *["p over seeds"] * over_seeds]
+    note = _tests_note(over_seeds=over_seeds)
+    tests = Table(f"Paired bootstrap of F1 on {text}", columns, rows, frozenset(columns[:4]), note)
+    return [*(_frequency_table(label, run, text) for label, run in named), *([tests] if rows else [])]
+
+
+def _frequency_table(label: str, run: Results, text: str) -> Table:
+    columns = _columns([run])
+    baselines = _baselines(columns, [run])
+    (bands, *_), *_ = (_scores_with("by_frequency", system, text) for system in run.systems)
+    rows = [
+        [
+            band["label"],
+            f"{band['words']:,}",
+            *_cells(run, columns, baselines, metric_name(band["label"]), text),
+        ]
+        for band in bands["by_frequency"]  # which words a band has is the same for all systems
+    ]
+    headings = [FREQUENCY, "words", *_row(columns, columns, dict.fromkeys(columns, "Δ"))]
+    note = [BANDS_NOTE, *_against(columns, baselines, f"; * p < {SIGNIFICANT} by paired bootstrap")]
+    title = f"{label}: F1 of words by frequency on {text}, mean of seeds ± standard deviation"
+    return Table(title, headings, rows, frozenset({FREQUENCY}), "\n".join(note))
 
 
 def length_tables(runs: Sequence[Results], *, text: str = "test") -> list[Table]:
@@ -255,7 +354,7 @@ def length_tables(runs: Sequence[Results], *, text: str = "test") -> list[Table]
 def mean_bins(run: Results, text: str = "test") -> list[LengthBin]:
     """BLEU over the lines of similar length, by title of the system, mean of the seeds."""
     bins = {
-        run.titles[system.name]: [one["by_length"] for one in _with_lengths(system, text)]
+        run.titles[system.name]: [one["by_length"] for one in _scores_with("by_length", system, text)]
         for system in run.systems
     }
     first = next(iter(bins.values()))[0]  # which lines are in a bin is the same for all
@@ -271,74 +370,25 @@ def mean_bins(run: Results, text: str = "test") -> list[LengthBin]:
 
 
 def _output_cells(system: SystemResult, text: str) -> list[str]:
-    scores = _with_lengths(system, text)
+    scores = _scores_with("by_length", system, text)
     return [
         str(len(scores)),
-        f"{_mean(scores, 'bleu'):.2f}",
-        f"{_mean(scores, 'length_ratio'):.3f}",
-        f"{_mean(scores, 'brevity_penalty'):.3f}",
+        f"{mean_of(scores, 'bleu'):.2f}",
+        f"{mean_of(scores, 'length_ratio'):.3f}",
+        f"{mean_of(scores, 'brevity_penalty'):.3f}",
         f"{fmean(one['bleu'] / (one['brevity_penalty'] or 1) for one in scores):.2f}",
     ]
 
 
-def _with_lengths(system: SystemResult, text: str) -> list[dict[str, Any]]:
-    """The scores of every seed."""
+def _scores_with(key: str, system: SystemResult, text: str) -> list[dict[str, Any]]:
+    """The scores of every seed, which must have that key."""
     scores = [seed.scores[text] for seed in system.seeds]
-    if not all("by_length" in one for one in scores):
+    if not all(key in one for one in scores):
         raise UserError(
-            "The scores were made by an earlier dpe, without lengths; 'dpe run' makes them again."
+            f"The scores were made by an earlier dpe, without {_LACKING[key]}; 'dpe run' makes them again."
         )
     return scores
 
 
-def training_table(runs: Sequence[Results]) -> Table:
-    """A row for every segmenter and for the translators of every system, which differ in their seeds only."""
-    rows = []
-    for label, run in zip(labels(runs), runs, strict=True):
-        titles = {f"translators/{system.name}": f"translator, {system.title}" for system in run.systems}
-        titles |= {f"segmenters/{name}": f"segmenter, {title}" for name, title in SEGMENTER_TITLES.items()}
-        # `translators/dpe/seed-1` is one of `translators/dpe`
-        stages = [(name.partition("/seed-")[0], stage) for name, stage in run.stages.items()]
-        trained = (pair for pair in stages if pair[0] in titles)
-        for name, group in groupby(trained, key=lambda pair: pair[0]):
-            rows.append([label, titles[name], *_training_cells([stage for _, stage in group])])
-    columns = ["", "model", "network", "trained", "updates", "epochs", "on dev", "hours each"]
-    return Table("Training", columns, rows, frozenset(columns[:3]), _training_note(runs))
-
-
-def _training_cells(stages: Sequence[Mapping[str, Any]]) -> list[str]:
-    facts = [stage["facts"] for stage in stages]
-    is_segmenter = "dev_bits_per_character" in facts[0]
-    kind = SegmenterSettings if is_segmenter else TranslatorSettings
-    network = model_settings(stages[0]["settings"], kind, "results.json")
-    return [
-        f"d {network.width}, {network.encoder_layers}+{network.decoder_layers} layers",
-        str(len(stages)),
-        f"{_mean(facts, 'steps'):,.0f}",
-        f"{_mean(facts, 'epochs'):.0f}" if _mean(facts, "epochs") >= 1 else "under 1",
-        f"{_mean(facts, 'dev_bits_per_character'):.3f} bits"
-        if is_segmenter
-        else f"{_mean(facts, 'dev_bleu_greedy'):.2f} BLEU",
-        f"{_mean(facts, 'training_seconds') / 3600:.2f}",
-    ]
-
-
-def _mean(facts: Sequence[Mapping[str, Any]], key: str) -> float:
+def mean_of(facts: Sequence[Mapping[str, Any]], key: str) -> float:
     return fmean(float(one[key]) for one in facts)
-
-
-def _training_note(runs: Sequence[Results]) -> str:
-    models = ("segmenters/", "translators/")
-    trained = [(run, one) for run in runs for name, one in run.stages.items() if name.startswith(models)]
-    used = [stage.get("machine") or run.machine for run, stage in trained]
-    machines = dict.fromkeys(f"{one['cpu']}, {one['cores']} cores" for one in used)
-    on_the_fly = any(
-        {system.name for system in run.recipe.systems if system.target == "dpe"}
-        & {system.name for system in run.systems}
-        for run in runs
-    )
-    cutting = "Hours include cutting on the fly, which the first seed does for all. " if on_the_fly else ""
-    return (
-        "On dev: bits a character, or BLEU of greedy translations; of the best epoch. "
-        f"{cutting}{'; '.join(machines)}."
-    )

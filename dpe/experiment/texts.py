@@ -1,4 +1,4 @@
-"""The text of an experiment: collected, cleaned, tokenised; and the vocabulary learned from it."""
+"""The text of an experiment: collected, cleaned, tokenised, noised; and the vocabulary learned from it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from dpe.choices import VocabularyType
 from dpe.demo.grammar import GOLD, write_corpus
 from dpe.errors import UserError
+from dpe.evaluation.noise import add_noise
+from dpe.evaluation.word_frequency import count_tokens
 from dpe.experiment.recipe import Recipe, Split
 from dpe.model.checkpoint import VOCABULARY
 from dpe.progress import Progress
-from dpe.text.corpus import Pair, read_pairs, write_lines
+from dpe.text.corpus import Pair, read_lines, read_pairs, write_lines
 from dpe.text.learning import VocabularySettings, learn_vocabulary
 from dpe.text.preparation import CleaningRules, Moses, clean
 from dpe.text.text_file import ParallelText
@@ -32,14 +34,29 @@ class Texts:
     source: str
     target: str
     moses: bool
+    evaluated: tuple[str, ...] = ("dev", "test")  # the texts that are translated and scored
 
     @classmethod
     def of_run(cls, root: Path, recipe: Recipe) -> Texts:
-        return cls(root / "corpus", recipe.source, recipe.target, recipe.corpus.moses)
+        return cls(root / "corpus", recipe.source, recipe.target, recipe.corpus.moses, recipe.evaluated)
 
-    def plain(self, split: Split, language: str) -> Path:
-        """A side as people write it: what is translated, and what translations are compared with."""
-        return self.directory / f"{split}.{language}"
+    def plain(self, text: str, language: str) -> Path:
+        """A side as people write it: what is translated, and what translations are compared with.
+
+        A text is a split, or one of those that are only translated.
+        """
+        directory = self.directory if text in get_args(Split) else self.evaluation
+        return directory / f"{text}.{language}"
+
+    @property
+    def evaluation(self) -> Path:
+        """The directory of the evaluation stage."""
+        return self.directory.parent / "evaluation"
+
+    @property
+    def word_counts(self) -> Path:
+        """How often each word, as BLEU sees it, is in the training target; `dpe evaluate` reads it too."""
+        return self.evaluation / "word-counts.tsv"
 
     def prepared(self, split: Split, language: str) -> Path:
         """A side as models read it."""
@@ -84,11 +101,20 @@ def vocabulary_path(root: Path, type: VocabularyType) -> Path:
 
 
 def corpus_files(recipe: Recipe) -> tuple[Path, ...]:
-    """The files of the corpus, all of which must exist."""
+    """The files of the corpus; they and the further test texts must exist."""
     names = [name for name in (*recipe.corpus.train, recipe.corpus.dev, recipe.corpus.test) if name]
-    return found_files(
-        recipe, [recipe.file(name, language) for name in names for language in (recipe.source, recipe.target)]
-    )
+    files = _both_sides(recipe, names)
+    found_files(recipe, [*files, *_both_sides(recipe, recipe.evaluation.tests)])
+    return tuple(files)
+
+
+def evaluation_files(recipe: Recipe) -> tuple[Path, ...]:
+    """The files of the further test texts."""
+    return tuple(_both_sides(recipe, recipe.evaluation.tests))
+
+
+def _both_sides(recipe: Recipe, names: Sequence[str]) -> list[Path]:
+    return [recipe.file(name, language) for name in names for language in (recipe.source, recipe.target)]
 
 
 def found_files(recipe: Recipe, files: Sequence[Path]) -> tuple[Path, ...]:
@@ -165,16 +191,38 @@ def _copy_pairs(recipe: Recipe, texts: Texts, split: Split, name: str) -> int:
     return len(pairs)
 
 
+def make_evaluation(recipe: Recipe, texts: Texts) -> dict[str, Any]:
+    """Write the texts that are only translated, and the counts of the training words."""
+    fields, source, target = recipe.evaluation, recipe.source, recipe.target
+    pairs = {name: list(_pairs(recipe, file)) for name, file in fields.files.items()}
+    test = list(read_pairs(texts.plain("test", source), texts.plain("test", target)))
+    for name, rate in fields.noised.items():
+        noised = add_noise((pair.source or "" for pair in test), rate=rate, seed=fields.noise_seed)
+        pairs[name] = [pair._replace(source=line) for pair, line in zip(test, noised, strict=True)]
+    for name, lines in pairs.items():
+        write_lines(texts.plain(name, source), (pair.source or "" for pair in lines))
+        write_lines(texts.plain(name, target), (pair.target for pair in lines))
+    words = read_lines(texts.prepared("train", target))
+    counts = count_tokens(
+        map(Moses(target).detokenize, words) if texts.moses else words, recipe.bleu_tokenize
+    )
+    write_lines(texts.word_counts, (f"{word}\t{count}" for word, count in counts.most_common()))
+    return {name: len(lines) for name, lines in pairs.items()} | {"words": counts.total()}
+
+
 def make_vocabulary(
-    model: Path | None, files: Sequence[Path], settings: VocabularySettings, out: Path
+    model: Path | None, files: Sequence[Path], settings: VocabularySettings, out: Path, progress: Progress
 ) -> dict[str, Any]:
-    """Learn one vocabulary from all files together, or copy the user's model, which must be BPE."""
+    """Learn one vocabulary from all files together, or copy the user's model, which must be of its type."""
     if model is None:
-        vocabulary = learn_vocabulary(files, settings)
+        vocabulary = learn_vocabulary(files, settings, progress=progress)
     else:
         vocabulary = Vocabulary.load(model)
-        if vocabulary.type != "bpe":
-            raise UserError(f"{model} is a {vocabulary.type} model; vocabulary.model must be BPE.")
+        if vocabulary.type != settings.type:
+            raise UserError(
+                f"{model} is a {vocabulary.type} model, but the recipe needs {settings.type}; change "
+                "vocabulary.model or vocabulary.type."
+            )
         if vocabulary.marks_ends:
             raise UserError(f"{model} marks where words end; vocabulary.model must mark where they begin.")
     vocabulary.save(out)

@@ -11,7 +11,8 @@ from dpe.errors import UserError
 from dpe.explorer import messages
 from dpe.segmenter import scored_batch
 from dpe.segmenter.answers import Posterior, posterior_probability
-from dpe.segmenter.scored_batch import ScoredBatch, WordEdges, sentence_edges
+from dpe.segmenter.scored_batch import ScoredBatch
+from dpe.segmenter.scored_edges import WordEdges, sentence_edges
 from dpe.segmenter.segmenter import Segmenter
 from dpe.segmenter.settings import SegmentSettings
 from dpe.text.corpus import Pair, one_line
@@ -43,6 +44,7 @@ class Explorer:
                 name=name,
                 has_source=segmenter.has_source,
                 can_drop=segmenter.has_source and segmenter.vocabulary.type == "bpe",
+                can_sample=segmenter.has_source and segmenter.vocabulary.type == "unigram",
                 pieces=len(segmenter.vocabulary),
             )
             for name, segmenter in self._segmenters.items()
@@ -62,8 +64,10 @@ class Explorer:
             raise UserError(f"There is no segmenter {name!r}; choose one of {', '.join(self._segmenters)}.")
         segmenter = self._segmenters[name]
         _check(question, segmenter)
-        # As `dpe segment --source-dropout P --epoch DRAW` segments a first line.
-        settings = SegmentSettings(source_dropout=question.source_dropout, epoch=question.draw)
+        # As `dpe segment --source-dropout P --source-alpha A --epoch DRAW` segments a first line.
+        settings = SegmentSettings(
+            source_dropout=question.source_dropout, source_alpha=question.source_alpha, epoch=question.draw
+        )
         pair = (0, question.source, question.target)
         with self._one_at_a_time:
             found = segmenter.answer_pairs(
@@ -103,6 +107,7 @@ def _describe(
         normalized=posterior.text,
         source_words=None,
         source_dropout=question.source_dropout,
+        source_alpha=question.source_alpha,
         draw=question.draw,
         own_cut_method="BPE" if vocabulary.type == "bpe" else "unigram",
         words=_words(batch, posterior, vocabulary, vocabulary.encode(question.target)),

@@ -25,6 +25,11 @@ class Question(BaseModel):
     source_dropout: float = Field(
         default=0.0, ge=0.0, le=1.0, description="BPE dropout of the source; 0 is plain BPE."
     )
+    source_alpha: float | None = Field(
+        default=None,
+        ge=0.0,
+        description="Sharpness of sampling the source from a unigram vocabulary; null is the best one.",
+    )
     draw: int = Field(
         default=0,
         ge=0,
@@ -84,6 +89,7 @@ class Answer(BaseModel):
         description="The segmented source that was used, word by word."
     )
     source_dropout: float
+    source_alpha: float | None
     draw: int
     own_cut_method: str = Field(description="The vocabulary's own method: BPE or unigram.")
     words: list[Word]
@@ -101,6 +107,9 @@ class SegmenterInfo(BaseModel):
     has_source: bool
     can_drop: bool = Field(
         description="Whether its vocabulary is BPE, so that dropout can be applied to the source."
+    )
+    can_sample: bool = Field(
+        description="Whether its vocabulary is unigram, so that the source can be sampled from it."
     )
     pieces: int = Field(description="Size of its vocabulary.")
 

@@ -1,26 +1,87 @@
-"""Which lines make which batch: order by (seed, epoch), budgets, shards, prefetching.
+"""Which lines make which batch: order by (seed, epoch), windows, shares, budgets, prefetching.
 
-    batches = epoch_batches(len(text), load, size, budget=(6000, 6000), seed=1, epoch=0)
-    for examples in shard(batches, rank=0, world=1): ...
+    for window in epoch_windows(len(text), load, size, budget=(6000, 6000), seed=1, epoch=0):
+        for batch in window.batches[0]: ...
 
-The batches of an epoch are a function of the arguments alone; ranks share them and do not change them.
+An epoch reads all lines in random order, a window at a time. A window is divided into as many shares as an
+update has batches; each share is sorted by length and cut into batches by itself. So a process loads the
+lines of its own shares only, and a training that is resumed loads no window that is over. The batches are a
+function of the arguments; processes share them and do not change them.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from dpe.text.draws import generator
+import numpy as np
+
+from dpe.text.draws import ORDER_STREAM, generator
 
 Example = TypeVar("Example")
 Item = TypeVar("Item")
 
-WINDOW = 20_000  # examples that are sorted by length, and in memory, at a time
+WINDOW = 20_000  # lines that are sorted by length, and in memory, at a time
+_SMALLEST_SHARE = 5_000  # lines; in smaller ones a last, half-empty batch would weigh too much
+_CHUNK = 250  # lines that are loaded at a time
+
+# The examples of several lines, for each list of their numbers, in order; None is a line that is left out.
+Load = Callable[[Iterable[list[int]]], Iterable[Sequence[Example | None]]]
+
+
+class Window(NamedTuple, Generic[Example]):
+    """Some lines of an epoch, as far as one process has them."""
+
+    batches: list[list[list[Example]]]  # of each of its shares
+    left_out: int  # lines of its shares that are in no batch
+
+
+def epoch_windows(
+    count: int,
+    load: Load[Example],
+    size: Callable[[Example], tuple[int, int]],
+    *,
+    budget: tuple[int, int],
+    seed: int,
+    epoch: int,
+    shares: int = 1,
+    own: Sequence[int] = (0,),
+    start: int = 0,
+    window: int = WINDOW,
+) -> Iterator[Window[Example]]:
+    """The windows of an epoch from number `start` on; in all of them every line of 0..count-1 is once.
+
+    Of the `shares` of a window those in `own` are loaded. `size` is an example's (source tokens, target
+    positions); `budget` bounds both for a batch, padding included. An example that exceeds it alone is a
+    batch of its own.
+    """
+    order = np.arange(count, dtype=np.int32 if count < 2**31 else np.int64)
+    random = generator(seed, epoch)
+    random.shuffle(order)
+    width = shares * max(window // shares, min(window, _SMALLEST_SHARE))
+    begins = range(start * width, count, width)
+    parts = [[order[begin : begin + width][share::shares] for share in own] for begin in begins]
+    chunks = (
+        lines[first : first + _CHUNK].tolist()
+        for lines in chain.from_iterable(parts)
+        for first in range(0, len(lines), _CHUNK)
+    )
+    loaded = iter(load(chunks))
+    for number, shared in enumerate(parts, start=start):
+        found, left_out = [], 0
+        for share, lines in zip(own, shared, strict=True):
+            examples = list(chain.from_iterable(islice(loaded, -(-len(lines) // _CHUNK))))
+            kept = [example for example in examples if example is not None]
+            left_out += len(examples) - len(kept)
+            batches = list(_by_length(kept, size, budget))
+            if number or share:  # else as in earlier versions, so that a text of one window keeps its results
+                random = generator(ORDER_STREAM, seed, epoch, number, share)
+            found.append([batches[i] for i in random.permutation(len(batches))])
+        yield Window(found, left_out)
 
 
 def epoch_batches(
@@ -33,18 +94,14 @@ def epoch_batches(
     epoch: int,
     window: int = WINDOW,
 ) -> Iterator[list[Example]]:
-    """Every line of 0..count-1 once, in random order, in batches of similar length.
+    """The batches of an epoch whose windows have one share, loaded here line by line."""
 
-    `load` gives a line's example, or None to leave it out; `size` its (source tokens, target positions);
-    `budget` bounds both for a batch, padding included. An example that exceeds it alone is a batch of its
-    own. Only one window of examples is in memory.
-    """
-    random = generator(seed, epoch)
-    order = random.permutation(count)
-    for begin in range(0, count, window):
-        loaded = (load(line) for line in order[begin : begin + window].tolist())
-        batches = list(_by_length((one for one in loaded if one is not None), size, budget))
-        yield from (batches[i] for i in random.permutation(len(batches)))
+    def load_here(chunks: Iterable[list[int]]) -> Iterator[list[Example | None]]:
+        return (list(map(load, lines)) for lines in chunks)
+
+    windows = epoch_windows(count, load_here, size, budget=budget, seed=seed, epoch=epoch, window=window)
+    for one in windows:
+        yield from one.batches[0]
 
 
 def batches_by_length(
@@ -64,7 +121,6 @@ def _by_length(
     examples: Iterable[Example], size: Callable[[Example], tuple[int, int]], budget: tuple[int, int]
 ) -> Iterator[list[Example]]:
     """Sort by length, and cut the sequence into batches, each as long as the padded sizes allow."""
-    examples = sorted(examples, key=lambda example: size(example)[::-1])  # stable
     batch: list[Example] = []
     longest_source = longest_target = 0
     # A stable sort: examples of equal size keep their order.
@@ -80,12 +136,12 @@ def _by_length(
         yield batch
 
 
-def shard(batches: Iterable[Item], *, rank: int, world: int, start: int = 0) -> Iterator[Item | None]:
-    """The batches of one rank: one of each group of `world`, from group `start` on.
+def shard(batches: Iterable[Item], *, rank: int, world: int) -> Iterator[Item | None]:
+    """The batches of one rank: one of each group of `world`.
 
     Every rank makes the same number of steps: if the last group is incomplete, some ranks get None.
     """
-    remaining = islice(batches, start * world, None)
+    remaining = iter(batches)
     while group := list(islice(remaining, world)):
         yield group[rank] if rank < len(group) else None
 

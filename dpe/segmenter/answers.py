@@ -94,12 +94,27 @@ class Posterior:
 
 @dataclass(frozen=True)
 class Score:
-    """The exact probability of a sentence, summed over all its segmentations."""
+    """The exact probability of a sentence, summed over all its segmentations. Logarithms are natural."""
 
-    log_probability: float  # log p(y | x), natural logarithm
+    log_probability: float  # log p(y | x)
     characters: int  # of the normalised line, and one for the end of sentence
     unknown: int  # characters in no piece, which the model takes for one class
+    best_log_probability: float  # log p(y, z | x) of the best segmentation z
+    entropy: float  # of the posterior over the segmentations, in nats
+    bytes: (
+        int  # of the normalised line as a file has it, in UTF-8 with spaces for markers, and one for its end
+    )
+
+    @property
+    def gap(self) -> float:
+        """What the sum over all segmentations adds to the best one: -log of its posterior probability."""
+        return max(self.log_probability - self.best_log_probability, 0.0)  # rounding must not lead below 0
 
     @property
     def bits_per_character(self) -> float:
         return -self.log_probability / math.log(2) / self.characters
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Comparable between vocabularies and scripts."""
+        return -self.log_probability / math.log(2) / self.bytes

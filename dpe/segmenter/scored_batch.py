@@ -7,7 +7,6 @@ words of the batch at once and turned into pieces with numpy, not sentence by se
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from dpe.segmenter.settings import SegmentSettings
     from dpe.text.vocabulary import Vocabulary
 
-# Arcs off the best path that are worth a browser's time, in a whole sentence.
-MOST_OTHERS = 3_000
 _CELLS_AT_ONCE = 4_000_000  # of the n-best tables and of the draws: tens of megabytes
 
 
@@ -73,8 +70,7 @@ class ScoredBatch:
         batch = collator.collate(examples, epoch=0).to(model.output_weight.device)
         if is_long(examples[0]):
             return cls(examples, batch.lattice, long_line_scores(model, batch), vocabulary)
-        scores = PositionScores(model, model.states(batch), batch.lattice)
-        return cls(examples, batch.lattice, scores, vocabulary)
+        return cls(examples, batch.lattice, PositionScores(model, batch), vocabulary)
 
     @cached_property
     def _scores(self) -> Tensor:
@@ -148,16 +144,16 @@ class ScoredBatch:
 
     def posterior(self) -> list[Posterior]:
         """The posterior over the segmentations of every sentence, word by word."""
-        edges = list(self.bucket_scores())
-        entropies = self._by_word([_array(dynamic_program.entropy(*e)) for e in edges])
-        probabilities = np.split(self._boundary_probabilities(edges), self._text.word_begins[1:-1])
+        probabilities = np.split(self._boundary_probabilities(), self._text.word_begins[1:-1])
         texts = [word for example in self.examples for word in example.words]
-        rows = zip(texts, probabilities, entropies.tolist(), self._word_partitions.tolist(), strict=False)
+        entropies, partitions = self._word_entropies.tolist(), self._word_partitions.tolist()
+        rows = zip(texts, probabilities, entropies, partitions, strict=False)
         words = [WordPosterior(text, tuple(p.tolist()), entropy, z) for text, p, entropy, z in rows]
         totals = self.log_partitions().tolist()
         result = []
         for example, total in zip(self.examples, totals, strict=True):
-            own, words = words[: len(example.words)], words[len(example.words) :]
+            count = len(example.words)
+            own, words = words[:count], words[count:]
             result.append(Posterior(example.marked, tuple(own), total))
         return result
 
@@ -175,11 +171,19 @@ class ScoredBatch:
         """Exact log p(y | x) of every sentence (Alg. 1). # [sentence]"""
         return self._sentence_sums(self._word_partitions)
 
+    def entropies(self) -> NDArray[np.float64]:
+        """Entropy of the posterior over the segmentations of every sentence, in nats. # [sentence]"""
+        return self._sentence_sums(self._word_entropies, np.zeros(len(self.examples)))
+
     @cached_property
     def _word_partitions(self) -> NDArray[np.float64]:
         return self._by_word(
             [_array(dynamic_program.log_partition(*edges)) for edges in self.bucket_scores()]
         )
+
+    @cached_property
+    def _word_entropies(self) -> NDArray[np.float64]:
+        return self._by_word([_array(dynamic_program.entropy(*edges)) for edges in self.bucket_scores()])
 
     def bucket_scores(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Of every bucket: edge scores [word, start, span] and lengths [word]."""
@@ -208,10 +212,10 @@ class ScoredBatch:
         characters = characters.clip(max=uniforms.shape[1] - 1)  # values beyond a word's end are not used
         return torch.from_numpy(uniforms[:, characters]).to(self._scores)
 
-    def _boundary_probabilities(self, edges: list[tuple[Tensor, Tensor]]) -> NDArray[np.float64]:
+    def _boundary_probabilities(self) -> NDArray[np.float64]:
         """Probability of a boundary after each character of the joined text."""
         result = np.zeros(len(self._text))
-        for bucket, (scores, lengths) in zip(self.lattice.buckets, edges, strict=True):
+        for bucket, (scores, lengths) in zip(self.lattice.buckets, self.bucket_scores(), strict=True):
             probabilities = _array(dynamic_program.boundary_probabilities(scores, lengths))[:, 1:]
             inside = np.arange(probabilities.shape[1]) < _array(lengths)[:, None]
             words, positions = inside.nonzero()
@@ -332,59 +336,3 @@ def _runs(flags: NDArray[np.bool_]) -> list[list[int]]:
     padded = np.concatenate([[False], flags, [False]])
     turns: list[list[int]] = np.flatnonzero(padded[1:] != padded[:-1]).reshape(-1, 2).tolist()
     return turns
-
-
-class ScoredEdge(NamedTuple):
-    """One piece over one span of a word."""
-
-    start: int
-    end: int
-    piece: int  # its id
-    score: float
-    probability: float
-    on_best_path: bool
-
-
-@dataclass(frozen=True)
-class WordEdges:
-    """The edges of a word by start, then end, and how many improbable ones are not among them."""
-
-    edges: list[ScoredEdge]
-    left_out: int
-
-
-def sentence_edges(batch: ScoredBatch) -> list[WordEdges]:
-    """The edges of the words of a batch's only sentence, in the order of the words.
-
-    All edges on the best path are there, and of the others the MOST_OTHERS most probable of the sentence,
-    so that a word of a thousand characters stays small enough to be drawn.
-    """
-    (example,) = batch.examples
-    by_word: list[list[ScoredEdge]] = [[] for _ in example.words]
-    for bucket, (scores, lengths) in zip(batch.lattice.buckets, batch.bucket_scores(), strict=True):
-        for row, edge in _bucket_edges(bucket, batch.lattice.edge_pieces[bucket.edges], scores, lengths):
-            by_word[int(bucket.words[row])].append(edge)
-    others = [(word, e) for word, edges in enumerate(by_word) for e in edges if not e.on_best_path]
-    dropped = set(sorted(others, key=lambda other: -other[1].probability)[MOST_OTHERS:])
-    kept = [[e for e in edges if (word, e) not in dropped] for word, edges in enumerate(by_word)]
-    return [WordEdges(own, len(all_) - len(own)) for own, all_ in zip(kept, by_word, strict=True)]
-
-
-def _bucket_edges(
-    bucket: Bucket, pieces: Tensor, scores: Tensor, lengths: Tensor
-) -> list[tuple[int, ScoredEdge]]:
-    """Every edge of a bucket with its word's row in it; a word's edges come by start, then span.
-
-    pieces [edge of the bucket], scores [word, start, span], lengths [word].
-    """
-    marginals = dynamic_program.edge_marginals(scores, lengths)  # [word, start, span]
-    begun = dynamic_program.best(scores, lengths).boundaries.cpu().numpy()  # [word, position]
-    cells = torch.unravel_index(bucket.cells, bucket.shape)  # word, start, span of each edge
-    columns = (*cells, pieces, scores[cells], marginals[cells].clamp(max=1.0))
-    found = []
-    for word, start, span, piece, score, probability in zip(*(c.tolist() for c in columns), strict=True):
-        end = start + span + 1
-        ends = begun[word][start] and begun[word][end]
-        is_step = bool(ends and not begun[word][start + 1 : end].any())  # of the best path
-        found.append((word, ScoredEdge(start, end, piece, score, probability, is_step)))
-    return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -27,7 +28,7 @@ from dpe.segmenter.scored_batch import Cut, ScoredBatch
 from dpe.segmenter.settings import SegmenterSettings, SegmentSettings
 from dpe.text.corpus import Strings, lines_of
 from dpe.text.draws import Draw
-from dpe.text.segmenters import CountSegmenter, source_segmenter
+from dpe.text.segmenters import CountSegmenter, source_noise, source_segmenter
 from dpe.text.vocabulary import Vocabulary
 
 Answer = TypeVar("Answer")
@@ -46,29 +47,52 @@ class Segmenter:
     """
 
     def __init__(
-        self, model: MixedTransformer, vocabulary: Vocabulary, *, source: bool, batch_characters: int
+        self,
+        model: MixedTransformer,
+        vocabulary: Vocabulary,
+        *,
+        source: bool,
+        batch_characters: int,
+        bf16: bool,
     ) -> None:
         """Use `load`."""
         self.vocabulary = vocabulary
         self.has_source = source
         self._model = model.eval().requires_grad_(False)
         self._collator = MixedCollator(vocabulary)
-        self._batch_characters = batch_characters
-        self._source_segmenters: dict[float, CountSegmenter] = {}
+        self._batch_characters, self._bf16 = batch_characters, bf16
+        self._source_segmenters: dict[tuple[float, float | None], CountSegmenter] = {}
+        self._reload: Callable[[], Segmenter] | None = None
+
+    def __reduce__(self) -> tuple[Callable[[], Segmenter], tuple[()]]:
+        """A copy in another process is loaded from the directory again."""
+        assert self._reload is not None
+        return self._reload, ()
 
     @classmethod
     def load(
-        cls, directory: Path | str, *, device: str = "cpu", batch_characters: int = BATCH_CHARACTERS
+        cls,
+        directory: Path | str,
+        *,
+        device: str = "cpu",
+        batch_characters: int = BATCH_CHARACTERS,
+        bf16: bool = False,
     ) -> Segmenter:
-        """Read what `dpe train-segmenter` wrote; `batch_characters` bounds what is computed at once."""
-        directory = Path(directory)
+        """Read what `dpe train-segmenter` wrote; `batch_characters` bounds what is computed at once.
+
+        With `bf16` a GPU computes the network in bfloat16, and all sums over segmentations in float64 still.
+        """
+        directory, place = Path(directory), choose_device(device, bf16=bf16)
         record = read_settings(directory, "segmenter")
         settings = model_settings(record, SegmenterSettings, str(directory))
         vocabulary = load_vocabulary(directory, record)
         model = MixedTransformer.of(settings, vocabulary, source=settings.source)
         load_weights(directory, model)
-        model.to(choose_device(device))
-        return cls(model, vocabulary, source=settings.source, batch_characters=batch_characters)
+        model.to(place)
+        options: dict[str, Any] = {"batch_characters": batch_characters, "bf16": bf16}
+        segmenter = cls(model, vocabulary, source=settings.source, **options)
+        segmenter._reload = partial(cls.load, directory.absolute(), device=device, **options)
+        return segmenter
 
     @overload
     def best(self, source: str | None, target: str) -> Segmentation: ...
@@ -155,15 +179,24 @@ class Segmenter:
     @overload
     def score(self, source: Strings | None, target: Strings) -> list[Score]: ...
     def score(self, source: str | Strings | None, target: str | Strings) -> Any:
-        """Exact log p(y | x), the sum over all segmentations, and bits per character."""
+        """Exact log p(y | x), the sum over all segmentations; log p(y, z | x) of the best one z; entropy."""
         return self._ask(source, target, self.batch_scores)
 
     def batch_scores(self, batch: ScoredBatch) -> list[Score]:
         """The answer of `score` about one batch."""
         characters = self._collator.characters
-        unknown = ((characters.encode(e.marked) == characters.unknown).sum() for e in batch.examples)
-        rows = zip(batch.log_partitions().tolist(), batch.examples, unknown, strict=True)
-        return [Score(total, len(example.marked) + 1, int(count)) for total, example, count in rows]
+        rows = zip(batch.log_partitions(), batch.examples, batch.best(), batch.entropies(), strict=True)
+        return [
+            Score(
+                float(total),
+                characters=len(one.marked) + 1,
+                unknown=int((characters.encode(one.marked) == characters.unknown).sum()),
+                best_log_probability=cut.score,
+                entropy=float(entropy),
+                bytes=len(self.vocabulary.plain(one.marked).encode()) + 1,
+            )
+            for total, one, cut, entropy in rows
+        ]
 
     def example(self, line: int, source_pieces: list[str] | None, target: str) -> MixedExample:
         """A line for `answers`, from its source as pieces and its target as text."""
@@ -176,10 +209,12 @@ class Segmenter:
         """One answer per example, in their order; batches hold examples of similar length."""
         found: dict[int, Answer] = {}
         budget = (self._batch_characters, self._batch_characters)
+        device = self._model.output_weight.device.type
         for batch in batches_by_length(enumerate(examples), lambda item: self._size(item[1]), budget=budget):
             places, members = zip(*batch, strict=True)
-            scored = ScoredBatch.of(self._model, self._collator, self.vocabulary, members)
-            found.update(zip(places, answer(scored), strict=True))
+            with torch.autocast(device, dtype=torch.bfloat16, enabled=self._bf16):
+                scored = ScoredBatch.of(self._model, self._collator, self.vocabulary, members)
+                found.update(zip(places, answer(scored), strict=True))
         return [found[place] for place in range(len(found))]
 
     def _size(self, example: MixedExample) -> tuple[int, int]:
@@ -195,14 +230,14 @@ class Segmenter:
     ) -> list[tuple[list[str] | None, Answer]]:
         """Segment sources, each by its own draw, and answer about each target given that very source.
 
-        A pair is (line, source, target). The paper's on-the-fly DPE, and with no dropout its fixed DPE. Gives
-        the pieces of each source beside the answer.
+        A pair is (line, source, target). The paper's on-the-fly DPE, and with plain sources its fixed DPE.
+        Gives the pieces of each source beside the answer.
         """
         draw = Draw(settings.seed, settings.epoch)
         sources: list[list[str] | None] = []
 
         def examples() -> Iterator[MixedExample]:
-            cut_source = self._source_segmenter(settings.source_dropout)
+            cut_source = self._source_segmenter(settings)
             for line, source, target in pairs:
                 sources.append(None if source is None else cut_source.cut(source, draw.at(line)))
                 yield self.example(line, sources[-1] if self.has_source else None, target)
@@ -210,11 +245,12 @@ class Segmenter:
         found = self.answers(examples(), answer)
         return list(zip(sources, found, strict=True))
 
-    def _source_segmenter(self, dropout: float) -> CountSegmenter:
+    def _source_segmenter(self, settings: SegmentSettings) -> CountSegmenter:
         """Kept from call to call, because it remembers words."""
-        if dropout not in self._source_segmenters:
-            self._source_segmenters[dropout] = source_segmenter(self.vocabulary, dropout)
-        return self._source_segmenters[dropout]
+        noise = settings.source_dropout, settings.source_alpha
+        if noise not in self._source_segmenters:
+            self._source_segmenters[noise] = source_segmenter(self.vocabulary, *noise)
+        return self._source_segmenters[noise]
 
     def _ask(
         self,
@@ -266,6 +302,12 @@ def fingerprint(directory: Path) -> str:
     return digest.hexdigest()
 
 
+def refuse_another(directory: Path, expected: str) -> None:
+    """Refuse a segmenter that does not have this fingerprint."""
+    if fingerprint(directory) != expected:
+        raise UserError(f"{directory} has another segmenter than when the work began; start again.")
+
+
 def _refuse_below_one(n: int) -> None:
     if n < 1:
         raise UserError(f"n is {n}; it must be at least 1.")
@@ -274,31 +316,45 @@ def _refuse_below_one(n: int) -> None:
 class TrainingPair(NamedTuple):
     """A sentence pair as a translator reads it in one epoch."""
 
-    source: tuple[str, ...]  # pieces, by BPE dropout
+    source: tuple[str, ...]  # pieces, by BPE dropout or sampled from a unigram vocabulary
     target: tuple[str, ...]  # pieces, segmented given that very source
 
 
 class OnTheFly:
-    """Segments pairs as `dpe encode --method bpe-dropout` and `dpe segment --source-dropout` do whole files.
+    """Segments pairs as `dpe encode --method bpe-dropout` and `dpe segment --source-dropout` do whole files,
+    over a unigram vocabulary as `--method unigram --alpha` and `--source-alpha` do.
 
         cutter = OnTheFly(Segmenter.load("segmenter/"), dropout=0.05)
         cutter.pairs(["the cars"], ["autot"], epoch=3, lines=[17])
 
     A pair depends on the seed, the epoch and the line's number alone, not on the order of the lines or how
     many are asked for at once. With a temperature targets are sampled from the posterior, else the best.
+    Over a unigram vocabulary sources are sampled with `alpha`, or 0.2; with dropout 0 alone they are plain.
     """
 
     def __init__(
-        self, segmenter: Segmenter, *, dropout: float = 0.05, seed: int = 1, temperature: float | None = None
+        self,
+        segmenter: Segmenter,
+        *,
+        dropout: float = 0.05,
+        alpha: float | None = None,
+        seed: int = 1,
+        temperature: float | None = None,
     ) -> None:
         self._segmenter = segmenter
+        dropout, alpha = source_noise(segmenter.vocabulary.type, dropout, alpha)
         self._settings = SegmentSettings(
             mode="best" if temperature is None else "sample",
             temperature=1.0 if temperature is None else temperature,
             source_dropout=dropout,
+            source_alpha=alpha,
             seed=seed,
         )
-        segmenter._source_segmenter(dropout)  # which refuses a vocabulary without merges
+        segmenter._source_segmenter(self._settings)  # which refuses what the vocabulary cannot do
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._segmenter.vocabulary
 
     def pairs(
         self, sources: Strings, targets: Strings, *, epoch: int, lines: Iterable[int] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from dpe.errors import UserError, refuse
-from dpe.model.batch_order import batches_by_length, epoch_batches
+from dpe.model.batch_order import batches_by_length
 from dpe.model.batching import MixedBatch, MixedCollator, MixedExample, mixed_example
 from dpe.model.mixed import MixedTransformer
 from dpe.segmenter.likelihood import batch_edge_scores, best_log_probability, marginal_log_likelihood
 from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings
 from dpe.text.draws import Draw
-from dpe.text.segmenters import CountSegmenter, source_segmenter
+from dpe.text.segmenters import CountSegmenter, source_noise, source_segmenter
 from dpe.text.text_file import ParallelText, Text
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Processes, Session
@@ -50,9 +50,10 @@ def train_segmenter(
         raise UserError("Give a source for the training and the development text, or train without a source.")
     if not settings.source:
         source = dev_source = None
-        settings = replace(settings, source_dropout=0.0)
+        settings = replace(settings, source_dropout=0.0, source_alpha=None)
     vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary.load(Path(vocabulary))
-    cut_source = source_segmenter(vocabulary, settings.source_dropout)
+    noise = source_noise(vocabulary.type, settings.source_dropout, settings.source_alpha)
+    cut_source = source_segmenter(vocabulary, *noise)
     with session.joined() as processes:
         train = ParallelText.open(source, target, cache=out / "cache")
         dev = ParallelText.open(dev_source, dev_target, cache=out / "cache")
@@ -76,6 +77,33 @@ class DevSums(NamedTuple):
     unknown: float = 0.0  # characters that are in no piece
 
 
+@dataclass(frozen=True)
+class SegmenterLines:
+    """Loads lines of the training text for an epoch, each with its source segmented by its own draw."""
+
+    text: ParallelText
+    vocabulary: Vocabulary
+    cut_source: CountSegmenter
+    settings: SegmenterSettings
+    epoch: int = 0
+
+    def __call__(self, numbers: list[int]) -> list[MixedExample | None]:
+        return list(map(self._load, numbers))
+
+    def _load(self, number: int) -> MixedExample | None:
+        source, target = self.text[number]
+        if longest(self.vocabulary, source, target) > self.settings.max_characters:
+            return None
+        draw = Draw(self.settings.seed, self.epoch, number)
+        pieces = None if source is None else self.cut_source.cut(source, draw)
+        return mixed_example(self.vocabulary, number, pieces, target)
+
+
+def longest(vocabulary: Vocabulary, source: str | None, target: str) -> int:
+    """Characters of the longer side as the model counts them; normalisation may make many of one."""
+    return max(len(vocabulary.normalize(text)) - 1 for text in (source or "", target))
+
+
 class SegmenterTask:
     """What the trainer needs to know of a segmenter."""
 
@@ -91,12 +119,11 @@ class SegmenterTask:
         cut_source: CountSegmenter,
         settings: SegmenterSettings,
     ) -> None:
-        self.model, self._vocabulary, self._settings = model, vocabulary, settings
-        self._train, self._dev, self._cut_source = train, dev, cut_source
+        self.model, self._vocabulary, self._settings, self._dev = model, vocabulary, settings, dev
+        self._lines = SegmenterLines(train, vocabulary, cut_source, settings)
         self.example_count = len(train)
         self.best_cuts: Tensor | None = None
-        self._too_long: set[int] = set()
-        self._dev_lines = [n for n in range(len(dev)) if self._longest(*dev[n]) <= LONGEST_DEV]
+        self._dev_lines = [n for n in range(len(dev)) if longest(vocabulary, *dev[n]) <= LONGEST_DEV]
         refuse(
             (
                 not self._dev_lines,
@@ -105,36 +132,14 @@ class SegmenterTask:
         )
         self._collator = MixedCollator(vocabulary, unknown_rate=UNKNOWN_RATE, seed=settings.seed)
         self._dev_collator = MixedCollator(vocabulary)
-        self._budget = (settings.batch, settings.batch)
+        self.budget = (settings.batch, settings.batch)
 
-    def batches(self, epoch: int) -> Iterator[list[MixedExample]]:
-        return epoch_batches(
-            len(self._train),
-            lambda number: self._load(number, epoch),
-            lambda example: example.size,
-            budget=self._budget,
-            seed=self._settings.seed,
-            epoch=epoch,
-        )
+    def lines(self, epoch: int) -> SegmenterLines:
+        return replace(self._lines, epoch=epoch)
 
-    def _load(self, number: int, epoch: int) -> MixedExample | None:
-        """A line with its source segmented for this epoch; None, and counted, when it is too long."""
-        source, target = self._train[number]
-        if self._longest(source, target) > self._settings.max_characters:
-            self._too_long.add(number)
-            return None
-        draw = Draw(self._settings.seed, epoch, number)
-        pieces = None if source is None else self._cut_source.cut(source, draw)
-        return mixed_example(self._vocabulary, number, pieces, target)
-
-    def _longest(self, source: str | None, target: str) -> int:
-        """Characters of the longer side as the model counts them; normalisation may make many of one."""
-        return max(len(self._vocabulary.normalize(text)) - 1 for text in (source or "", target))
-
-    @property
-    def left_out(self) -> str:
+    def left_out(self, lines: int) -> str:
         return left_out_sentence(
-            len(self._too_long),
+            lines,
             f"{self._settings.max_characters:,} characters",
             len(self._dev) - len(self._dev_lines),
             f"{LONGEST_DEV:,} characters",
@@ -143,9 +148,9 @@ class SegmenterTask:
     def collate(self, examples: list[MixedExample], epoch: int) -> MixedBatch:
         return self._collator.collate(examples, epoch=epoch)
 
-    def loss(self, batch: MixedBatch) -> tuple[Tensor, float, int]:
+    def loss(self, batch: MixedBatch) -> tuple[Tensor, Tensor, int]:
         nats = -marginal_log_likelihood(batch_edge_scores(self.model, batch), batch).sum()
-        return nats, float(nats.detach()), batch.character_count
+        return nats, nats.detach(), batch.character_count
 
     @torch.no_grad()
     def evaluate(self, processes: Processes) -> dict[str, float]:
@@ -154,9 +159,7 @@ class SegmenterTask:
         sums = [0.0] * len(DevSums())
         first_words: dict[int, int] = {}  # of each line, among the words of all lines
         codes: dict[int, Tensor] = {}  # of the lines of this process, by their first word
-        batches = batches_by_length(
-            self._dev_examples(first_words), lambda one: one.size, budget=self._budget
-        )
+        batches = batches_by_length(self._dev_examples(first_words), lambda one: one.size, budget=self.budget)
         for batch in own_batches(batches, lambda some: self._dev_collator.collate(some, epoch=0), processes):
             more, of_words = self._dev_sums(batch)
             sums = [one + other for one, other in zip(sums, more, strict=True)]

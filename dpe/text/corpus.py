@@ -1,4 +1,4 @@
-r"""Text as lines: read in a stream, alone or in pairs, plain or compressed (.gz, .xz).
+r"""Text as lines: read in a stream, alone or in pairs, plain or compressed (.gz, .xz, .zst).
 
 What a line is, here and everywhere: UTF-8 up to `\n`. U+2028, U+0085, form feed and a lone `\r` are
 text; one `\r` directly before `\n` is dropped; a last line without `\n` counts. A byte order mark at

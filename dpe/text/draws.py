@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 # The first number of a key: it separates these draws from all others of the same seed, epoch and line.
 NOISE_STREAM = 0x6E6F6973  # characters hidden from the mixed model
 CUT_STREAM = 0x63757473  # segmentations from a segmenter's posterior
+ORDER_STREAM = 0x6F726472  # of the batches of a window
+SAMPLE_STREAM = 0x76636162  # lines that a vocabulary is learned from
+EDIT_STREAM = 0x65646974  # typing errors
 # Added to the seed of a `Draw`: it separates count-based segmentations of the target from the source's.
 TARGET_STREAM = 1 << 40
 

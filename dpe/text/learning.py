@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
+from dpe.progress import QUIET, Progress
 from dpe.settings import Settings, setting
 from dpe.text.corpus import read_lines
 from dpe.text.words import MARKER, SPECIAL_PIECES
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from dpe.text.vocabulary import Vocabulary
 
 # Our names of SentencePiece's rules. Its "nmt_nfkc" is NFKC that also turns unusual spaces into spaces.
@@ -35,10 +39,16 @@ class VocabularySettings(Settings):
         1.0, "Share of characters that become pieces; the rest is unknown.", low=0.98, high=1
     )
     protected: tuple[str, ...] = setting((), "Strings that are always one piece.")
+    sample_lines: int = setting(
+        5_000_000, "Learn from this many random lines of a longer text; they are kept in memory.", low=1
+    )
 
 
 def learn_vocabulary(
-    text: str | Path | Iterable[str | Path], settings: VocabularySettings = VocabularySettings()
+    text: str | Path | Iterable[str | Path],
+    settings: VocabularySettings = VocabularySettings(),
+    *,
+    progress: Progress = Progress(QUIET),
 ) -> Vocabulary:
     """Learn a joint vocabulary from a file (its path), from lines, or from several files (`Path`s).
 
@@ -46,16 +56,20 @@ def learn_vocabulary(
     """
     import sentencepiece  # noqa: PLC0415  (help texts should not wait for it)
 
+    from dpe.text.draws import SAMPLE_STREAM, generator  # noqa: PLC0415
     from dpe.text.vocabulary import Vocabulary  # noqa: PLC0415
 
     parts = [Path(text)] if isinstance(text, str | Path) else text
     lines = (line for part in parts for line in (read_lines(part) if isinstance(part, Path) else [part]))
+    kept, seen = sample(progress.track(lines, "reading"), settings.sample_lines, generator(SAMPLE_STREAM))
+    if seen > len(kept):
+        progress.say(f"learning from a sample of {len(kept):,} of {seen:,} lines")
     protected = check_protected(settings.protected)
     model = io.BytesIO()
     try:
         # An iterator and a writer, because SentencePiece stores the names of files it is given.
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=lines,
+            sentence_iterator=_consumed(kept),  # it keeps every line itself
             model_writer=model,
             vocab_size=settings.size,
             model_type=settings.type,
@@ -72,6 +86,31 @@ def learn_vocabulary(
     except (RuntimeError, OSError) as error:
         raise UserError(_explain(str(error), settings)) from error
     return Vocabulary(model.getvalue())
+
+
+def sample(lines: Iterable[str], size: int, random: np.random.Generator) -> tuple[list[str], int]:
+    """So many of the lines, each as probable as any other, and how many lines there are, in one pass.
+
+    Li's algorithm L (1994): it draws how many lines to pass over before one replaces a random one of those
+    kept. Where there are no more than `size` lines, all of them in their order.
+    """
+    passed = count()
+    remaining = (line for line, _ in zip(lines, passed, strict=False))  # `passed` stays at their number
+    kept = list(islice(remaining, size))
+    weight = 1.0
+    while True:
+        weight *= (1 - random.random()) ** (1 / size)
+        line = next(islice(remaining, int(random.geometric(weight)) - 1, None), None)
+        if line is None:
+            return kept, next(passed)
+        kept[int(random.integers(size))] = line
+
+
+def _consumed(kept: list[str]) -> Iterator[str]:
+    """The lines in their order, each forgotten when it was read."""
+    kept.reverse()
+    while kept:
+        yield kept.pop()
 
 
 def check_protected(strings: Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The count-based segmenters: BPE, BPE dropout, longest match, unigram sampling.
+"""The count-based segmenters: BPE, BPE dropout, longest match, unigram and uniform sampling.
 
 All segment the marked form of a line (see `vocabulary.py`) into pieces of one vocabulary, word by word:
 
@@ -14,17 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol, get_args
 
-from dpe.choices import CountMethod
-from dpe.errors import UserError
+from dpe.choices import CountMethod, VocabularyType
+from dpe.errors import UserError, refuse
 from dpe.text.bpe import DROPOUT, BpeDropout
 from dpe.text.draws import Draw
-from dpe.text.unigram import Unigram
+from dpe.text.unigram import Unigram, uniform
 from dpe.text.words import WordCache
 
 if TYPE_CHECKING:
     from dpe.text.vocabulary import Vocabulary
 
 METHODS = get_args(CountMethod)
+SOURCE_ALPHA = 0.2  # of sources, where a unigram vocabulary has no merges to drop
 
 
 class CountSegmenter(Protocol):
@@ -78,6 +79,7 @@ def make_segmenter(
     dropout: float = DROPOUT,
     alpha: float | None = None,
     nbest: int = -1,
+    skew: float = 0.0,
 ) -> CountSegmenter:
     """The segmenter of that name, one of `METHODS`; options of the other methods are ignored."""
     match method:
@@ -90,16 +92,37 @@ def make_segmenter(
             return LongestMatch(vocabulary)
         case "unigram":
             return Unigram(vocabulary, alpha=alpha, nbest=nbest)
+        case "uniform":
+            return uniform(vocabulary, skew=skew)
     raise UserError(f"Unknown method {method!r}; choose one of {', '.join(METHODS)}.")
 
 
-def source_segmenter(vocabulary: Vocabulary, dropout: float) -> CountSegmenter:
-    """How a source is segmented: by BPE dropout, or, without dropout, by the vocabulary itself."""
-    if dropout == 0:
-        return OwnCut(vocabulary)
-    if vocabulary.type != "bpe":
-        raise UserError(
-            f"Source dropout needs a bpe vocabulary, but this one is {vocabulary.type}; turn it off "
-            "(--source-dropout 0, in a recipe segmenter.source_dropout = 0)."
-        )
-    return BpeDropout(vocabulary, dropout=dropout)
+def source_segmenter(
+    vocabulary: Vocabulary, dropout: float = 0.0, alpha: float | None = None
+) -> CountSegmenter:
+    """How a source is segmented: by BPE dropout, sampled from a unigram, or by the vocabulary itself."""
+    refuse(
+        (
+            alpha is not None and vocabulary.type != "unigram",
+            f"source_alpha samples from a unigram vocabulary, but this one is {vocabulary.type}; "
+            "leave it out, or choose source_dropout.",
+        ),
+        (
+            dropout != 0 and vocabulary.type != "bpe",
+            f"source_dropout needs a bpe vocabulary, but this one is {vocabulary.type}; "
+            "leave it out, or choose source_alpha.",
+        ),
+    )
+    if alpha is not None:
+        return Unigram(vocabulary, alpha=alpha)
+    return BpeDropout(vocabulary, dropout=dropout) if dropout else OwnCut(vocabulary)
+
+
+def source_noise(type: VocabularyType, dropout: float, alpha: float | None) -> tuple[float, float | None]:
+    """Dropout and alpha of sources that are drawn for a training, whatever the type of its vocabulary.
+
+    A unigram vocabulary has no merges to drop: unless dropout is 0, its sources are sampled instead.
+    """
+    if type == "bpe":
+        return dropout, alpha
+    return 0.0, SOURCE_ALPHA if alpha is None and dropout else alpha

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -11,6 +11,11 @@ from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
 from dpe.errors import UserError
+from dpe.text.best_pieces import UNKNOWN_PENALTY, best_pieces
+from dpe.text.words import MARKER
+
+_PROTECTION = 50.0  # natural logarithm of the odds for a protected string; sampling divides it
+_WORD_CHARACTERS = 6  # of an average word, with its marker
 
 # SentencePiece's model types and piece types (sentencepiece_model.proto).
 UNIGRAM, BPE = 1, 2
@@ -56,10 +61,69 @@ def with_special_pieces(model: Any, special: Mapping[str, str]) -> tuple[tuple[s
     return tuple(pieces), ids
 
 
+def remove_pieces(model: Any, pieces: Collection[str]) -> Any:
+    """Remove pieces from a model, which is changed; ids close up, and special ids follow their pieces."""
+    if not pieces:
+        return model
+    kept = [i for i, piece in enumerate(model.pieces) if piece.piece not in pieces]
+    places = {old: new for new, old in enumerate(kept)}
+    for name in ("unk_id", "bos_id", "eos_id", "pad_id"):
+        setattr(model.trainer_spec, name, places.get(getattr(model.trainer_spec, name), -1))
+    rest = [model.pieces[i] for i in kept]
+    del model.pieces[:]
+    model.pieces.extend(rest)
+    model.trainer_spec.vocab_size = len(rest)
+    return model
+
+
+def protecting_scores(scores: Mapping[str, float], protected: Collection[str]) -> dict[str, float]:
+    """Scores of the same unigram model by which SentencePiece itself keeps protected strings whole.
+
+    It does not always: since version 0.2.2 a protected string of n bytes has the score 0.1 n - 0.1; before,
+    it had n times the largest score of a piece, less 0.1 (n characters when it samples). Pieces that overlap
+    the string may have more together. Two shifts leave all probabilities as they are: a number for every
+    character of a piece, and a number for every piece with a word marker. The first, negative, makes all that
+    would replace the string worse; the second makes the largest score positive.
+    """
+    if not protected or not scores:
+        return dict(scores)
+    at_stake = 2 * _gain_over_sides(scores, protected) + _PROTECTION
+    per_character = max(0.0, *scores.values()) + at_stake / min(map(len, protected))
+    per_word = _WORD_CHARACTERS * per_character  # so that sums over a line stay small: they have few digits
+    return {
+        piece: score - per_character * len(piece) + per_word * (MARKER in piece)
+        for piece, score in scores.items()
+    }
+
+
+def _gain_over_sides(scores: Mapping[str, float], protected: Collection[str]) -> float:
+    """The most by which a piece that overlaps a protected string is better than pieces of its other part."""
+    heads = {string[:end] for string in protected for end in range(1, len(string))}
+    tails = {string[start:] for string in protected for start in range(1, len(string))}
+    unknown, longest = min(scores.values()) - UNKNOWN_PENALTY, max(map(len, scores))
+
+    def best(text: str) -> float:
+        return best_pieces(text, scores, unknown, longest=longest)[0]
+
+    gains = [0.0]
+    for piece, score in scores.items():
+        for cut in range(1, len(piece)):
+            if piece[cut:] in heads:
+                gains.append(score - best(piece[:cut]))
+            if piece[:cut] in tails:
+                gains.append(score - best(piece[cut:]))
+        for string in protected:
+            if string in piece:
+                before, _, after = piece.partition(string)
+                gains.append(score - best(before) - best(after))
+    return max(gains)
+
+
 class ProtectedUnigram:
     """A unigram model whose user-defined pieces always stay whole.
 
-    SentencePiece itself may split them where other pieces score better. Here each is replaced by one private
+    SentencePiece itself may split them where other pieces score better, unless `protecting_scores` made the
+    scores. Here each is replaced by one private
     character of score 0, in the model and in the text, so that nothing can split it.
     """
 

@@ -10,6 +10,7 @@ import shutil
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,7 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpe.errors import UserError
-from dpe.files import Stamp, cached_file, file_hash, is_compressed, reading, temporary_cache, whole_file
+from dpe.files import (
+    Stamp,
+    cached_file,
+    file_hash,
+    is_compressed,
+    reading,
+    temporary_cache,
+    whole_file,
+    whole_text_file,
+)
+from dpe.store import make_once
 from dpe.text.corpus import Pair, Strings, decode_line, line_bytes, one_line, read_lines
 
 _CHUNK = 1 << 20
@@ -31,13 +42,14 @@ class TextFile:
 
     With `cache`, a directory, that index is kept there and memory-mapped, and built again when size or
     time of the text change; without it, it is in memory. A compressed text is expanded into `cache`, or
-    into a temporary directory that is removed when the program ends. Safe in forked, spawned and threaded
-    workers: a copy opens the text for itself, and reads share no position.
+    into a temporary directory that is removed when the program ends. What is in `cache` is made once,
+    whichever process needs it first. Safe in forked, spawned and threaded workers: a copy opens the text for
+    itself, and reads share no position.
     """
 
-    def __init__(self, path: Path, plain: Path, index: Path | None) -> None:
+    def __init__(self, path: Path, plain: Path, index: Path | None, digest: Path | None) -> None:
         """Use `open`. `path` is the user's file, `plain` has its text, `index` is where the line ends are."""
-        self.path = path
+        self.path, self._kept_digest = path, digest
         self._plain = plain.absolute()
         self._stamp = Stamp.of(plain)  # before the index is built, so that a later change is noticed
         self._index = index and index.absolute()
@@ -53,11 +65,9 @@ class TextFile:
         plain = path
         if is_compressed(path):
             cache = cache or temporary_cache()
-            plain = cached_file(path, stamp, cache, "text")
-            if not plain.exists():
-                with reading(path) as text, whole_file(plain) as file:
-                    shutil.copyfileobj(text, file, _CHUNK)
-        return cls(path, plain, cache and cached_file(path, stamp, cache, "lines"))
+            plain = make_once(cached_file(path, stamp, cache, "text"), partial(_expand, path))
+        kept = [cached_file(path, stamp, cache, kind) if cache else None for kind in ("lines", "sha256")]
+        return cls(path, plain, *kept)
 
     def __len__(self) -> int:
         return self._count
@@ -77,7 +87,13 @@ class TextFile:
 
     def digest(self) -> str:
         """Identifies the text by its content, wherever the file is and however it is compressed."""
-        return file_hash(self._plain)
+        if self._kept_digest is None:
+            return file_hash(self._plain)
+        return make_once(self._kept_digest, self._write_digest).read_text(encoding="utf-8")
+
+    def _write_digest(self, out: Path) -> None:
+        with whole_text_file(out) as file:
+            file.write(file_hash(self._plain))
 
     def __getstate__(self) -> dict[str, Any]:
         """What a worker needs: an index on disk is mapped there again, one in memory is sent along."""
@@ -175,12 +191,20 @@ def _line_ends(path: Path, plain: Path, index: Path | None) -> NDArray[np.int64]
         memory = io.BytesIO()
         _write_line_ends(path, plain, memory)
         return np.frombuffer(memory.getbuffer(), _OFFSET)
-    if not index.exists():
-        with whole_file(index) as file:
-            _write_line_ends(path, plain, file)
+    make_once(index, partial(_index, path, plain))
     if index.stat().st_size == 0:  # which cannot be mapped
         return np.zeros(0, _OFFSET)
     return np.asarray(np.memmap(index, _OFFSET, mode="r"))  # indexing the base class is faster
+
+
+def _expand(compressed: Path, plain: Path) -> None:
+    with reading(compressed) as text, whole_file(plain) as file:
+        shutil.copyfileobj(text, file, _CHUNK)
+
+
+def _index(path: Path, plain: Path, index: Path) -> None:
+    with whole_file(index) as file:
+        _write_line_ends(path, plain, file)
 
 
 def _write_line_ends(path: Path, plain: Path, index: BinaryIO) -> None:

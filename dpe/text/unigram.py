@@ -1,11 +1,11 @@
-"""Subword regularisation (Kudo 2018): exact draws from a unigram model, by forward-backward over words."""
+"""Exact draws among all segmentations, by forward-backward over words: unigram (Kudo 2018), or uniform."""
 
 from __future__ import annotations
 
 import math
 import random
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,8 +16,6 @@ from dpe.text.words import WordCache
 if TYPE_CHECKING:
     from dpe.text.vocabulary import Vocabulary
 
-# SentencePiece's unigram models score an unknown character this far below their worst piece.
-UNKNOWN_PENALTY = 10.0
 _LARGEST_N_BEST = 512  # SentencePiece's limit
 _LARGEST_ALPHA = 1e6  # already the best segmentation except in exact ties, and far from overflow
 
@@ -36,47 +34,22 @@ class _Part(NamedTuple):
     choices: Sequence[_Choice]
 
 
-class Unigram:
-    """The best segmentation of a unigram model, or with `alpha` a draw.
+class Sampler:
+    """Draws a segmentation with a probability proportional to exp(sum of its pieces' weights)."""
 
-    The probability of a segmentation is proportional to exp(alpha * sum of its piece scores), among
-    SentencePiece's `nbest` best ones of the line, or among all of them when `nbest` is not positive.
-    """
-
-    def __init__(self, vocabulary: Vocabulary, *, alpha: float | None = None, nbest: int = -1) -> None:
-        vocabulary.require("unigram", "unigram")
-        if alpha is not None and not 0 <= alpha <= _LARGEST_ALPHA:
-            raise UserError(f"Alpha must be from 0 (uniform) to {_LARGEST_ALPHA:g}, got {alpha}.")
-        if nbest > _LARGEST_N_BEST:
-            raise UserError(f"nbest must be at most {_LARGEST_N_BEST}, or -1 for all, got {nbest}.")
-        self._vocabulary, self._alpha, self._nbest = vocabulary, alpha, nbest
-        self._unknown = min(vocabulary.scores.values(), default=0.0) - UNKNOWN_PENALTY
+    def __init__(self, vocabulary: Vocabulary, weights: Mapping[str, float], *, unknown: float) -> None:
+        """Weights of all pieces that match text; `unknown` is that of a character without a piece."""
+        self._vocabulary, self._weights, self._unknown = vocabulary, weights, unknown
         self._words = WordCache(self._analyse)
 
     def cut(self, line: str, draw: Draw = Draw()) -> list[str]:
-        if self._alpha is None or self._nbest == 1:
-            return self._vocabulary.encode(line)
         generator = draw.generator()
-        if self._nbest > 1:
-            return self._draw_from_n_best(line, self._alpha, generator)
         marked = self._vocabulary.normalize(line)
         pieces: list[str] = []
         for word in self._vocabulary.words(marked):
             for part in self._words[word]:
                 pieces += _sample_backward(part, generator)
         return self._vocabulary.write_unknown(marked, pieces)
-
-    def _draw_from_n_best(self, line: str, alpha: float, generator: random.Random) -> list[str]:
-        known, unknown = self._vocabulary.scores, self._unknown
-        candidates = self._vocabulary.n_best_encode(line, n=self._nbest)
-        # What is written and not a piece is a run of unknown characters, or a byte of one.
-        surfaces = self._vocabulary.surfaces
-        scores = [
-            alpha * sum(known.get(p, unknown * len(s)) for p, s in zip(pieces, surfaces(pieces), strict=True))
-            for pieces in candidates
-        ]
-        best = max(scores)
-        return generator.choices(candidates, [math.exp(score - best) for score in scores])[0]
 
     def _analyse(self, word: str) -> list[_Part]:
         parts = self._vocabulary.word_parts(word)
@@ -96,13 +69,61 @@ class Unigram:
 
     def _edges_into(self, text: str, end: int, totals: list[float]) -> Iterator[tuple[int, float]]:
         """Start and log-weight of every piece that ends at `end`; a character without a piece is unknown."""
-        scores, alpha = self._vocabulary.scores, self._alpha or 0.0
         for start in range(max(0, end - self._vocabulary.max_span), end):
-            score = scores.get(text[start:end])
-            if score is None and start == end - 1:
-                score = self._unknown
-            if score is not None:
-                yield start, totals[start] + alpha * score
+            weight = self._weights.get(text[start:end])
+            if weight is None and start == end - 1:
+                weight = self._unknown
+            if weight is not None:
+                yield start, totals[start] + weight
+
+
+def uniform(vocabulary: Vocabulary, *, skew: float = 0.0) -> Sampler:
+    """Every segmentation is as probable as any other; with `skew` one of n pieces has weight exp(-skew * n).
+
+    An unknown character counts as a piece, though neighbouring ones are written as one.
+    """
+    if not 0 <= skew <= _LARGEST_ALPHA:
+        raise UserError(f"The skew must be from 0 (uniform) to {_LARGEST_ALPHA:g}, got {skew}.")
+    return Sampler(vocabulary, dict.fromkeys(vocabulary.ids, -skew), unknown=-skew)
+
+
+class Unigram:
+    """The best segmentation of a unigram model, or with `alpha` a draw.
+
+    The probability of a segmentation is proportional to exp(alpha * sum of its piece scores), among
+    SentencePiece's `nbest` best ones of the line, or among all of them when `nbest` is not positive.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, *, alpha: float | None = None, nbest: int = -1) -> None:
+        vocabulary.require("unigram", "unigram")
+        if alpha is not None and not 0 <= alpha <= _LARGEST_ALPHA:
+            raise UserError(f"Alpha must be from 0 (uniform) to {_LARGEST_ALPHA:g}, got {alpha}.")
+        if nbest > _LARGEST_N_BEST:
+            raise UserError(f"nbest must be at most {_LARGEST_N_BEST}, or -1 for all, got {nbest}.")
+        self._vocabulary, self._alpha, self._nbest = vocabulary, alpha, nbest
+        self._unknown = vocabulary.unknown_score
+        factor = alpha or 0.0  # without alpha nothing is drawn
+        weights = {piece: factor * score for piece, score in vocabulary.scores.items()}
+        self._sampler = Sampler(vocabulary, weights, unknown=factor * self._unknown)
+
+    def cut(self, line: str, draw: Draw = Draw()) -> list[str]:
+        if self._alpha is None or self._nbest == 1:
+            return self._vocabulary.encode(line)
+        if self._nbest > 1:
+            return self._draw_from_n_best(line, self._alpha, draw.generator())
+        return self._sampler.cut(line, draw)
+
+    def _draw_from_n_best(self, line: str, alpha: float, generator: random.Random) -> list[str]:
+        known, unknown = self._vocabulary.scores, self._unknown
+        candidates = self._vocabulary.n_best_encode(line, n=self._nbest)
+        # What is written and not a piece is a run of unknown characters, or a byte of one.
+        surfaces = self._vocabulary.surfaces
+        scores = [
+            alpha * sum(known.get(p, unknown * len(s)) for p, s in zip(pieces, surfaces(pieces), strict=True))
+            for pieces in candidates
+        ]
+        best = max(scores)
+        return generator.choices(candidates, [math.exp(score - best) for score in scores])[0]
 
 
 def _sample_backward(part: _Part, generator: random.Random) -> list[str]:

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dpe.choices import VocabularyType
+from dpe.choices import Normalization, VocabularyType
 from dpe.errors import UserError
 from dpe.files import os_errors, whole_file
+from dpe.text.best_pieces import UNKNOWN_PENALTY
 from dpe.text.sentencepiece_model import (
     BPE,
     BYTE,
@@ -32,6 +33,8 @@ from dpe.text.sentencepiece_model import (
     ProtectedUnigram,
     load_processor,
     parse,
+    protecting_scores,
+    remove_pieces,
     with_special_pieces,
 )
 from dpe.text.words import MARKER, SPECIAL_PIECES, byte_piece, checked_text, split_words, surfaces
@@ -101,6 +104,12 @@ class Vocabulary:
     def scores(self) -> Mapping[str, float]:
         """SentencePiece's score of every piece that may match text: log-probability in a unigram model."""
         return {piece: self._model.pieces[i].score for piece, i in self.ids.items()}
+
+    @cached_property
+    def unknown_score(self) -> float:
+        """What an unknown character scores in a unigram model, in SentencePiece too."""
+        known = [p.score for p in self._model.pieces if p.type == NORMAL]
+        return min(known, default=0.0) - UNKNOWN_PENALTY
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:
@@ -182,15 +191,20 @@ class Vocabulary:
         """What each piece as written stands for in the marked line; joined they are that line."""
         return surfaces(pieces, self.byte_ids) if self.byte_ids else list(pieces)
 
-    def as_unigram(self, scores: Mapping[str, float]) -> Vocabulary:
-        """A unigram model with these pieces and ids, and the scores given; other scores stay."""
+    def as_unigram(self, scores: Mapping[str, float], *, without: Collection[str] = ()) -> Vocabulary:
+        """A unigram model with these pieces, and the score given of every piece that is not protected.
+
+        Ids stay, unless there are pieces to go `without`. With protected strings all scores are shifted,
+        which changes no probability, so that SentencePiece itself keeps these strings whole.
+        """
         model = type(self._model)()
         model.CopyFrom(self._model)
         model.trainer_spec.model_type = UNIGRAM
-        model.ClearField("self_test_data")  # segmentations of the old scores
-        for piece, score in scores.items():
+        if hasattr(model, "self_test_data"):  # segmentations of the old scores; not in SentencePiece 0.2.3
+            model.ClearField("self_test_data")
+        for piece, score in protecting_scores(scores, self.protected).items():
             model.pieces[self.ids[piece]].score = score
-        return Vocabulary(model.SerializeToString())
+        return Vocabulary(remove_pieces(model, without).SerializeToString())
 
     def require(self, type: VocabularyType, method: str) -> None:
         """Refuse a method that does not work with this type of vocabulary."""
@@ -235,7 +249,16 @@ class Vocabulary:
 
     def decode(self, pieces: Iterable[str]) -> str:
         """Plain text of pieces as written; the inverse of `encode` up to normalisation."""
-        return self.without_outer_space("".join(self.surfaces(pieces)).replace(MARKER, " "))
+        return self.plain("".join(self.surfaces(pieces)))
+
+    def plain(self, marked: str) -> str:
+        """A line without markers: the inverse of `normalize` up to normalisation."""
+        return self.without_outer_space(marked.replace(MARKER, " "))
+
+    @property
+    def normalization(self) -> Normalization:
+        """Which of our rules it was learned with; a model with rules of its own counts as nfkc."""
+        return "identity" if self._model.normalizer_spec.name == "identity" else "nfkc"
 
     @property
     def marks_every_word(self) -> bool:

@@ -83,6 +83,9 @@ class Session:
     device: str = "auto"
     threads: int | None = None  # CPU threads; None is one per core
     workers: int | None = None  # processes that segment the training text; None is one per core
+    load_workers: int = 1  # processes that read and segment training lines; 1: a thread of this one
+    keep_cuts: int | None = None  # epochs whose targets are kept; None: all where they are shared
+    ray: str | None = None  # the address of a Ray cluster that segments a text, or makes the stages of a run
     save_seconds: float = 300.0  # the longest time that a kill can cost
     progress: Progress = field(default_factory=lambda: Progress(QUIET))
     processes: Processes | None = None  # None: those that torchrun started, or this one alone

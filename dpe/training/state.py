@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from dpe.files import whole_file
 from dpe.model.checkpoint import LAST, MODEL, load_tensors, put_weights, save_model, save_tensors
 
+BATCH_ORDER = 1  # raise it when a position within an epoch means other lines than before
 Rank = tuple[float, float]  # a score and bits on the development text; lower is better
 
 
@@ -27,6 +28,9 @@ class Position:
 
     epoch: int = 0  # completed epochs
     updates: int = 0  # updates done in the current epoch
+    window: int = 0  # windows of lines completed in the current epoch
+    window_updates: int = 0  # updates done in the current window
+    left_out: int = 0  # lines of the completed windows that were too long
     examples: int = 0  # examples seen in the current epoch
     nats: float = 0.0  # loss summed over the current epoch
     units: float = 0.0  # characters or tokens it was summed over
@@ -41,7 +45,14 @@ class Position:
     scored_at: int | None = None  # step of the last development score; None in files of older versions
     seconds: float = 0.0
     records: int = 0  # of the curve
-    world: int = 1  # more only in files of older versions: processes that had `accumulate` batches each
+    world: int = 1  # not used; in files of older versions
+    batch_order: int = 0  # how lines became batches; 0 in files of older versions
+
+    def next_epoch(self) -> None:
+        """An epoch is complete."""
+        self.epoch += 1
+        self.updates, self.window, self.window_updates, self.left_out = 0, 0, 0, 0
+        self.examples, self.nats, self.units = 0, 0.0, 0.0
 
     @property
     def current_epoch(self) -> int:
@@ -108,7 +119,7 @@ def load_position(
     """Read `last.safetensors`, if it exists, into the model and the optimiser; and the `best_cuts` in it."""
     path = directory / LAST
     if not path.exists():
-        return Position(scored_at=0), None
+        return Position(scored_at=0, batch_order=BATCH_ORDER), None
     tensors, state = load_tensors(path)
     weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     put_weights(model, weights, name=str(path))

@@ -25,22 +25,25 @@ class Task(Protocol):
 
     unit: str  # what losses are divided by: "character", "token"
     example_count: int
+    budget: tuple[int, int]  # source tokens and target positions of a batch
     best_cuts: Tensor | None  # [word] int64: codes of the last evaluation's best segmentations, if it has any
 
     @property
     def model(self) -> nn.Module: ...
 
-    @property
-    def left_out(self) -> str:
-        """How many lines of the epochs so far, and of the development text, were too long; empty if none."""
+    def left_out(self, lines: int) -> str:
+        """That so many training lines, and some of the development text, were too long; empty if none."""
 
-    def batches(self, epoch: int) -> Iterator[list[Any]]:
-        """The batches of an epoch as lists of examples, in order; the same on every process."""
+    def lines(self, epoch: int) -> Callable[[list[int]], list[Any]]:
+        """What loads lines for an epoch: their examples, None for a line that is too long.
+
+        It is sent to worker processes. An example is a function of (settings, epoch, line).
+        """
 
     def collate(self, examples: list[Any], epoch: int) -> Any:
         """A batch of tensors, with `to(device)`."""
 
-    def loss(self, batch: Any) -> tuple[Tensor, float, int]:
+    def loss(self, batch: Any) -> tuple[Tensor, Tensor, int]:
         """The sum to minimise (nats), the sum to report (nats), and over how many units they go."""
 
     def evaluate(self, processes: Processes) -> dict[str, float]:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,17 +22,18 @@ import torch
 
 from dpe.errors import UserError
 from dpe.files import remove_leftovers
-from dpe.model.batch_order import prefetch, shard
+from dpe.model.batch_order import Window, epoch_windows, prefetch
 from dpe.model.checkpoint import MODEL, Identified, average_weights, put_weights, write_settings
 from dpe.model.device import keep_freed_memory
 from dpe.model.settings import ModelSettings
+from dpe.pool import in_order
 from dpe.progress import QUIET, Progress
 from dpe.store import try_lock
 from dpe.text.draws import torch_seed
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.log import TrainingLog
 from dpe.training.processes import Processes, Session
-from dpe.training.state import KeptWeights, Position, load_position, save_position
+from dpe.training.state import BATCH_ORDER, KeptWeights, Position, load_position, save_position
 from dpe.training.task import Task, bits_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -65,14 +67,14 @@ class Trainer:
         self, task: Task, settings: ModelSettings, directory: Path, session: Session, processes: Processes
     ) -> None:
         self.task, self.settings, self.directory = task, settings, directory
-        self.save_seconds, self.processes = session.save_seconds, processes
+        self.session, self.processes = session, processes
         self.progress = session.progress if processes.first else Progress(QUIET)
         self.model = task.model.to(self.processes.device)
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
         self.position, self.best_cuts = load_position(directory, self.model, self.optimizer)
-        self._own_accumulate = self._share_of_update()
+        self._own_shares = self._share_out()
         self.kept = KeptWeights(
             directory, self.model, self.position, writes=processes.first, every=settings.evaluate_updates
         )
@@ -80,24 +82,15 @@ class Trainer:
             directory, task, self.position, settings, progress=self.progress, writes=processes.first
         )
 
-    def _share_of_update(self) -> int:
-        """Batches of an update that each process has: the same updates by any number of processes."""
-        position, world, accumulate = self.position, self.processes.world, self.settings.accumulate
-        if accumulate % world:
+    def _share_out(self) -> range:
+        """Which batches of an update this process has: together the updates are the same for any number."""
+        processes, accumulate = self.processes, self.settings.accumulate
+        if accumulate % processes.world:
             raise UserError(
-                f"accumulate is {accumulate}, but there are {world} processes, among which the batches of an "
-                f"update are divided; set it to a multiple of {world}."
+                f"accumulate is {accumulate}, but there are {processes.world} processes, among which the "
+                f"batches of an update are divided; set it to a multiple of {processes.world}."
             )
-        if position.world > 1:  # an older version: this many processes had `accumulate` batches each
-            batches = f"whose updates had {position.world * accumulate} batches instead of {accumulate}"
-            before = (
-                f"{self.directory} was trained by {position.world} processes of an older version, {batches}"
-            )
-            if position.updates:
-                raise UserError(f"{before}, and saved in the middle of an epoch; train in another directory.")
-            self.progress.say(f"{before}; from here on the weights will differ.")
-            position.world = 1
-        return accumulate // world
+        return range(processes.rank, accumulate, processes.world)
 
     def train(self) -> Position:
         """Train to the end; the weights to use are then in `model.safetensors`."""
@@ -112,6 +105,7 @@ class Trainer:
             if self.settings.bf16:
                 self.progress.say("bf16 is for GPUs; this CPU trains in float32")
         if not self._finished():
+            self._take_over()
             if self.position.leave_end(self.settings.evaluate_updates):
                 self._save()  # before the weights are put back, so that no kill separates the two
             self.kept.resume()
@@ -122,14 +116,24 @@ class Trainer:
                 position = self.position
                 train_bits = bits_of(position.nats, position.units)
                 if complete:
-                    position.epoch += 1
-                    position.updates, position.examples, position.nats, position.units = 0, 0, 0.0, 0.0
+                    position.next_epoch()
                 if self._is_due():
                     self._evaluate(train_bits, signals)
         if self.settings.average > 1 and self.position.averaged_at != self.position.step:
             self._average()
         self.log.ended()
         return self.position
+
+    def _take_over(self) -> None:
+        """A training of an older version: where it stood within an epoch means other lines now."""
+        position = self.position
+        if position.batch_order != BATCH_ORDER:
+            again = "its epoch starts again, and " if position.updates else ""
+            self.progress.say(
+                f"{self.directory} was saved by an older version, whose batches had other lines: {again}from "
+                "here on the weights will differ"
+            )
+            position.batch_order, position.examples = BATCH_ORDER, 0
 
     def _finished(self) -> bool:
         position, settings = self.position, self.settings
@@ -173,7 +177,7 @@ class Trainer:
             if self._must_stop(signals):
                 self._save()
                 raise KeyboardInterrupt
-            if time.monotonic() - last_save >= self.save_seconds:
+            if time.monotonic() - last_save >= self.session.save_seconds:
                 self._save()
                 last_save = time.monotonic()
         return True
@@ -184,7 +188,7 @@ class Trainer:
 
     def _check_epoch(self, *, complete: bool) -> None:
         """Tell what the first epoch left out; without an update there would be no end."""
-        left_out = self.task.left_out
+        left_out = self.task.left_out(self.position.left_out)
         if complete and not self.position.updates:
             raise UserError(f"Nothing is left to train on: {left_out or 'the text is empty'}.")
         if left_out and not self.position.epoch:
@@ -192,16 +196,36 @@ class Trainer:
 
     def _updates(self) -> Iterator[list[Any]]:
         """For each update its batches; None stands where only another process has one."""
-        accumulate, epoch = self._own_accumulate, self.position.epoch
-        groups = shard(
-            self.task.batches(epoch),
-            rank=self.processes.rank,
-            world=self.processes.world,
-            start=self.position.updates * accumulate,
+        position, task, own = self.position, self.task, self._own_shares
+        for window in prefetch(self._windows(), depth=1):
+            counts = [0.0] * self.settings.accumulate
+            for share, some in zip(own, window.batches, strict=True):
+                counts[share] = len(some)
+            *counts, left_out = self.processes.sum_scalars([*counts, window.left_out])
+            updates = range(position.window_updates, int(max(counts)))
+            groups = (some[n] if n < len(some) else None for n in updates for some in window.batches)
+            ready = prefetch(g if g is None else task.collate(g, position.epoch) for g in groups)
+            while batches := list(islice(ready, len(own))):
+                yield batches
+            position.window += 1
+            position.window_updates = 0
+            position.left_out += int(left_out)
+
+    def _windows(self) -> Iterator[Window[Any]]:
+        """This process's batches in the windows that are left in this epoch, each loaded when needed."""
+        position, settings, task = self.position, self.settings, self.task
+        make = partial(partial, task.lines(position.epoch))  # a worker calls it, and has what it was sent
+        return epoch_windows(
+            task.example_count,
+            partial(in_order, make, workers=self.session.load_workers),
+            lambda example: example.size,
+            budget=task.budget,
+            seed=settings.seed,
+            epoch=position.epoch,
+            shares=settings.accumulate,
+            own=self._own_shares,
+            start=position.window,
         )
-        ready = prefetch(None if group is None else self.task.collate(group, epoch) for group in groups)
-        while batches := list(islice(ready, accumulate)):
-            yield batches
 
     def _update(self, batches: list[Any]) -> None:
         """One step of the optimiser, along the gradient of the mean loss over the units of all batches."""
@@ -220,6 +244,7 @@ class Trainer:
         position.units += units
         position.examples += int(examples)
         position.updates += 1
+        position.window_updates += 1
         position.step += 1
 
     def _not_finite(self, what: str) -> UserError:
@@ -230,13 +255,13 @@ class Trainer:
     def _backward(self, batch: Any, index: int) -> tuple[float, int, int]:
         """Add the gradient of one batch. Its dropout masks depend on where it stands, not on who runs it."""
         settings, position, processes = self.settings, self.position, self.processes
-        number = (position.updates * self._own_accumulate + index) * processes.world + processes.rank
+        number = position.updates * settings.accumulate + self._own_shares[index]
         torch.manual_seed(torch_seed(settings.seed, position.epoch, number))
         device = processes.device.type
         with torch.autocast(device, dtype=torch.bfloat16, enabled=settings.bf16 and device == "cuda"):
             loss, nats, units = self.task.loss(batch.to(processes.device))
         loss.backward()  # type: ignore[no-untyped-call]
-        return nats, units, len(batch.lines)
+        return float(nats), units, len(batch.lines)  # waits for a GPU, which has all its work by now
 
     def _step(self, units: float) -> None:
         """Divide, clip, and take the step at this step's learning rate; never along an infinite gradient."""

@@ -20,7 +20,9 @@ class TranslatorSettings(ModelSettings):
     encoder_layers: int = setting(4, "Layers of the encoder.", low=1)
     batch: int = setting(4_000, "Padded tokens of either side in a batch.", low=1)
     label_smoothing: float = setting(0.1, "Label smoothing; 0 is none.", low=0, below=1)
-    source_method: SourceMethod = setting("bpe", "How the source is segmented.")
+    source_method: SourceMethod = setting(
+        "bpe", "How the source is segmented. unigram samples, unigram-best does not."
+    )
     target_method: TargetMethod = setting(
         "bpe",
         "How the target is segmented. dpe: by the segmenter, anew for every segmentation of the source; "
@@ -31,6 +33,11 @@ class TranslatorSettings(ModelSettings):
         0.2, "Sharpness of sampling, where a method is unigram; unset: the best segmentation.", low=0
     )
     unigram_nbest: int = setting(-1, "Sample among this many best, where a method is unigram; -1 is all.")
+    uniform_skew: float = setting(
+        0.0,
+        "Where a method is uniform: the weight of a segmentation of n pieces is exp(-uniform_skew n).",
+        low=0,
+    )
     target_sampling: float | None = setting(
         None, "dpe: sample targets from the posterior at this temperature.", low=1e-100, high=1e100
     )
@@ -43,8 +50,17 @@ class TranslatorSettings(ModelSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.moses is not None and len(self.moses) != 2:
-            raise UserError(f"moses names {len(self.moses)} languages; give the source's and the target's.")
+        follows_samples = (self.source_method, self.target_method) == ("unigram", "dpe")
+        refuse(
+            (
+                self.moses is not None and len(self.moses) != 2,
+                f"moses names {len(self.moses or ())} languages; give the source's and the target's.",
+            ),
+            (
+                follows_samples and self.unigram_nbest != -1,
+                "Target method dpe follows sources sampled among all segmentations; leave unigram_nbest out.",
+            ),
+        )
 
     @property
     def uses_segmenter(self) -> bool:
@@ -75,16 +91,15 @@ def check_methods(
 
     `sampling` is the temperature of sampled targets, None for the best.
     """
+    drawn = {
+        "bpe": "bpe-dropout",
+        "unigram-best": "unigram with unigram_alpha",
+    }  # in place of what is always the same
     refuse(
         (
-            (source, target) == ("unigram", "dpe"),
-            "Target method dpe follows BPE dropout of the source, but the source method is unigram; "
-            "choose bpe-dropout or bpe, or dpe-fixed as target method.",
-        ),
-        (
-            (source, target) == ("bpe", "dpe") and reads_source and sampling is None,
-            "Target method dpe segments the target anew for every dropout of the source, but the source has "
-            "none; choose bpe-dropout as source method, or dpe-fixed as target method.",
+            source in drawn and target == "dpe" and reads_source and sampling is None,
+            "Target method dpe segments the target anew for every draw of the source, but the source is not "
+            f"drawn; choose {drawn.get(source)} as source method, or dpe-fixed as target method.",
         ),
         (
             sampling is not None and target != "dpe",

@@ -7,18 +7,18 @@ right, whether it was made by another training, by one that was killed, or by a 
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 from dpe.corpus_run.lines import LineCutter
 from dpe.corpus_run.run import CorpusRun
 from dpe.errors import UserError
-from dpe.files import Stamp
+from dpe.files import Stamp, whole_text_file
 from dpe.model.checkpoint import MODEL, read_settings
 from dpe.model.device import choose_device
 from dpe.model.settings import model_settings
@@ -36,8 +36,9 @@ from dpe.training.trainer import at_once
 from dpe.translator.settings import TranslatorSettings
 
 _SECONDS_BETWEEN_LOOKS = 0.2
+_COMPARED = 200_000  # lines; about a second
 
-# The pieces of a line's target: (line number, text) -> pieces.
+# The pieces of a line's target: (line number, text) -> pieces. It is sent to worker processes.
 CutTarget = Callable[[int, str], list[str]]
 
 
@@ -59,7 +60,10 @@ class CountTargets:
     seed: int
 
     def start(self, epoch: int) -> CutTarget:
-        return lambda line, text: self.segmenter.cut(text, Draw(self.seed + TARGET_STREAM, epoch, line))
+        return partial(self._cut, epoch)
+
+    def _cut(self, epoch: int, line: int, text: str) -> list[str]:
+        return self.segmenter.cut(text, Draw(self.seed + TARGET_STREAM, epoch, line))
 
     def report(self) -> dict[str, float]:
         return {}
@@ -91,8 +95,14 @@ class KeptCuts:
         waiting = f"waiting for another process, which makes {path}"
         return make_once(path, lambda out: self._segment(out, settings), waiting=lambda: say(waiting))
 
+    def seconds(self, settings: SegmentSettings) -> float | None:
+        """How long these targets took; None where an older version made them."""
+        path = _seconds_file(self.path(settings))
+        return float(path.read_text(encoding="utf-8")) if path.exists() else None
+
     def _segment(self, out: Path, settings: SegmentSettings) -> None:
         """Write the pieces of every target line to `out`; resumes what a killed process left."""
+        begin = time.monotonic()
         epoch = f" for epoch {settings.epoch + 1}" if settings.is_random else ""
         self._session.progress.say(f"segmenting the target side{epoch}")
         run = CorpusRun(
@@ -106,26 +116,39 @@ class KeptCuts:
         if Stamp.of(self._segmenter / MODEL) != self._stamp:  # the name of `out` holds the key of the first
             out.unlink(missing_ok=True)
             raise UserError(f"{self._segmenter} was trained further while it was in use; start again.")
+        with whole_text_file(_seconds_file(out)) as file:  # of this start; an earlier one was killed
+            file.write(f"{time.monotonic() - begin:.1f}\n")
+
+
+def _seconds_file(cuts: Path) -> Path:
+    return cuts.with_name(f"{cuts.name}.seconds")
 
 
 class SegmenterTargets:
     """A segmenter's targets, one file per epoch; `work` holds those of the current one, uncompressed.
 
-    With many processes the first one segments and the others wait.
+    With many processes the first one segments and the others look for its file, however long that takes. The
+    files of the last `keep` epochs are kept; None: all.
     """
 
     def __init__(
-        self, cuts: KeptCuts, settings: TranslatorSettings, *, work: Path, processes: Processes
+        self,
+        cuts: KeptCuts,
+        settings: TranslatorSettings,
+        *,
+        work: Path,
+        processes: Processes,
+        keep: int | None = None,
     ) -> None:
-        self._cuts, self._processes, self._work = cuts, processes, work / f"cuts-{processes.rank}"
-        follows_dropout = settings.target_method == "dpe" and settings.source_method == "bpe-dropout"
+        self._cuts, self._processes, self._work, self._keep = cuts, processes, work / "cuts", keep
+        follows = settings.source_method if settings.target_method == "dpe" and cuts.has_source else None
         self._settings = SegmentSettings(
-            source_dropout=settings.bpe_dropout if follows_dropout and cuts.has_source else 0.0,
+            source_dropout=settings.bpe_dropout if follows == "bpe-dropout" else 0.0,
+            source_alpha=settings.unigram_alpha if follows == "unigram" else None,
             mode="best" if settings.target_sampling is None else "sample",
             temperature=settings.target_sampling or 1.0,
             seed=settings.cut_seed,
         )
-        self._text: tuple[Path, TextFile] | None = None
         self._report: dict[str, float] = {}
         self._started = time.monotonic()
 
@@ -138,16 +161,26 @@ class SegmenterTargets:
             while not path.exists():
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
             text = self._open(path)
-        self._report = {"cutting_seconds": round(time.monotonic() - begin, 2)}
         before = self.path(epoch - 1)
-        if self._processes.first and epoch and before != path and before.exists():
-            lines, words = changed_shares(before, path)
-            self._report |= {"changed_lines": lines, "changed_words": words}
+        self._report = {"cutting_seconds": round(time.monotonic() - begin, 2)}
+        if epoch == 0 or before != path:
+            taken = self._cuts.seconds(self._settings_of(epoch))
+            self._report |= {} if taken is None else {"targets_took_seconds": taken}
+        if self._processes.first and epoch and before != path:
+            if before.exists():
+                lines, words = changed_shares(before, path)
+                self._report |= {"changed_lines": lines, "changed_words": words}
+            for old in range(epoch + 1 - self._keep if self._keep else 0):
+                for file in (self.path(old), _seconds_file(self.path(old))):
+                    file.unlink(missing_ok=True)
         self._started = time.monotonic()
-        return lambda line, _: [piece for piece in text[line].split(" ") if piece]
+        return partial(_pieces_of_line, text)
 
     def report(self) -> dict[str, float]:
-        """Seconds that the epoch was segmented and trained, and the share of lines and words that changed."""
+        """Seconds of the epoch, and the share of lines and words that changed.
+
+        It waited `cutting_seconds` for its targets, which took longer where somebody else had made them.
+        """
         return self._report | {"training_seconds": round(time.monotonic() - self._started, 2)}
 
     def path(self, epoch: int) -> Path:
@@ -158,18 +191,26 @@ class SegmenterTargets:
         return replace(self._settings, epoch=epoch) if self._settings.is_random else SegmentSettings()
 
     def _open(self, path: Path) -> TextFile:
-        """The targets by line; the uncompressed ones of another epoch are removed."""
-        if self._text is None or self._text[0] != path:
-            shutil.rmtree(self._work, ignore_errors=True)
-            self._work.mkdir(parents=True)
-            self._text = path, TextFile.open(path, cache=self._work)
-        return self._text[1]
+        """The targets by line; the uncompressed ones of other epochs, which all processes have left, go."""
+        if self._processes.first:
+            for other in self._work.glob("[!.]*.epoch-*"):
+                if not other.name.startswith(path.name):
+                    other.unlink(missing_ok=True)
+        return TextFile.open(path, cache=self._work)
 
 
-def changed_shares(before: Path, after: Path) -> tuple[float, float]:
-    """Which share of the lines, and of the words, are segmented differently in two files of pieces."""
+def _pieces_of_line(pieces: TextFile, line: int, text: str) -> list[str]:
+    """What `CutTarget` wants, from the file of an epoch; its `text` is not needed."""
+    return [piece for piece in pieces[line].split(" ") if piece]
+
+
+def changed_shares(before: Path, after: Path, *, most: int = _COMPARED) -> tuple[float, float]:
+    """Which share of the lines, and of the words, are segmented differently in two files of pieces.
+
+    The first `most` lines are compared, because other processes may be waiting.
+    """
     lines = words = changed_lines = changed_words = 0
-    for one, other in zip(read_lines(before), read_lines(after), strict=True):
+    for one, other in islice(zip(read_lines(before), read_lines(after), strict=True), most):
         lines += 1
         words += one.count(MARKER)
         if one != other:

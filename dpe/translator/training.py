@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from dpe.choices import SEGMENTER_METHODS
 from dpe.errors import UserError, refuse
 from dpe.evaluation.scores import dev_bleu
-from dpe.model.batch_order import batches_by_length, epoch_batches
+from dpe.model.batch_order import batches_by_length
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, translation_example
 from dpe.model.checkpoint import read_settings
 from dpe.model.cross_entropy import smoothed_cross_entropy
@@ -29,6 +29,7 @@ from dpe.training.trainer import Trainer, model_directory
 from dpe.translator.settings import TRANSLATOR_PRESETS, TranslatorSettings, check_methods
 from dpe.translator.targets import CountTargets, CutTarget, EpochTargets, KeptCuts, SegmenterTargets
 
+_OWN_CUTS = 2  # epochs that are kept of targets that no other training shares: this one, and one to compare
 LONGEST_DEV = 1_000  # pieces; longer lines of the development text are left out
 
 
@@ -61,7 +62,8 @@ def train_translator(
         kept = KeptCuts(segmenter, train, cuts or out / "cuts", session) if segmenter else None
         targets: EpochTargets
         if kept:
-            targets = SegmenterTargets(kept, settings, work=out / "cache", processes=processes)
+            keep = session.keep_cuts or (None if cuts else _OWN_CUTS)
+            targets = SegmenterTargets(kept, settings, work=out / "cache", processes=processes, keep=keep)
         else:
             targets = CountTargets(
                 count_segmenter(settings.target_method, settings, vocabulary), settings.cut_seed
@@ -97,8 +99,12 @@ def check_settings(settings: TranslatorSettings, segmenter: Path | None, vocabul
             raise UserError(
                 "The segmenter was trained with another vocabulary; use the vocab.model in its directory."
             )
+    source = settings.source_method
     check_methods(
-        settings.source_method, method, reads_source=reads_source, sampling=settings.target_sampling
+        "unigram-best" if source == "unigram" and settings.unigram_alpha is None else source,
+        method,
+        reads_source=reads_source,
+        sampling=settings.target_sampling,
     )
     for one in {settings.source_method, method} - {*SEGMENTER_METHODS}:
         count_segmenter(one, settings, vocabulary)  # which refuses another type of vocabulary
@@ -106,12 +112,14 @@ def check_settings(settings: TranslatorSettings, segmenter: Path | None, vocabul
 
 def count_segmenter(method: str, settings: TranslatorSettings, vocabulary: Vocabulary) -> CountSegmenter:
     """The count-based segmenter of that name with these settings."""
+    samples = method == "unigram"
     return make_segmenter(
-        method,
+        "unigram" if method == "unigram-best" else method,
         vocabulary,
         dropout=settings.bpe_dropout,
-        alpha=settings.unigram_alpha,
+        alpha=settings.unigram_alpha if samples else None,
         nbest=settings.unigram_nbest,
+        skew=settings.uniform_skew,
     )
 
 
@@ -124,6 +132,29 @@ def label_smoothed_cross_entropy(
     return smoothed_cross_entropy(
         states[real], model.embedding.weight, batch.target_out[real], smoothing=smoothing
     )
+
+
+@dataclass(frozen=True)
+class TranslatorLines:
+    """Loads lines of the training text for an epoch, both sides segmented."""
+
+    text: ParallelText
+    vocabulary: Vocabulary
+    cut_source: CountSegmenter
+    cut_target: CutTarget
+    settings: TranslatorSettings
+    epoch: int
+
+    def __call__(self, numbers: list[int]) -> list[TranslationExample | None]:
+        return list(map(self._load, numbers))
+
+    def _load(self, number: int) -> TranslationExample | None:
+        source, target = self.text[number]
+        source_pieces = self.cut_source.cut(source or "", Draw(self.settings.cut_seed, self.epoch, number))
+        target_pieces = self.cut_target(number, target)
+        if max(len(source_pieces), len(target_pieces)) > self.settings.max_tokens:
+            return None
+        return translation_example(self.vocabulary, number, source_pieces, target_pieces)
 
 
 class TranslatorTask:
@@ -150,8 +181,7 @@ class TranslatorTask:
         self._cut_source = count_segmenter(settings.source_method, settings, vocabulary)
         self._bleu = dev_bleu(moses=settings.moses, tokenize=settings.bleu_tokenize)
         self.example_count = len(train)
-        self._too_long: set[int] = set()
-        self._budget = (settings.batch, settings.batch)
+        self.budget = (settings.batch, settings.batch)
         examples = (
             translation_example(
                 vocabulary, number, vocabulary.encode(source or ""), vocabulary.encode(target)
@@ -161,31 +191,15 @@ class TranslatorTask:
         self._dev = [example for example in examples if max(example.size) <= LONGEST_DEV + 1]
         refuse((not self._dev, f"Every line of the development text is longer than {LONGEST_DEV:,} pieces."))
 
-    def batches(self, epoch: int) -> Iterator[list[TranslationExample]]:
+    def lines(self, epoch: int) -> TranslatorLines:
         cut_target = self._targets.start(epoch)
-        return epoch_batches(
-            len(self._train),
-            lambda number: self._load(number, epoch, cut_target),
-            lambda example: example.size,
-            budget=self._budget,
-            seed=self._settings.seed,
-            epoch=epoch,
+        return TranslatorLines(
+            self._train, self._vocabulary, self._cut_source, cut_target, self._settings, epoch
         )
 
-    def _load(self, number: int, epoch: int, cut_target: CutTarget) -> TranslationExample | None:
-        """A line with both sides segmented for this epoch; None, and counted, when it is too long."""
-        source, target = self._train[number]
-        source_pieces = self._cut_source.cut(source or "", Draw(self._settings.cut_seed, epoch, number))
-        target_pieces = cut_target(number, target)
-        if max(len(source_pieces), len(target_pieces)) > self._settings.max_tokens:
-            self._too_long.add(number)
-            return None
-        return translation_example(self._vocabulary, number, source_pieces, target_pieces)
-
-    @property
-    def left_out(self) -> str:
+    def left_out(self, lines: int) -> str:
         return left_out_sentence(
-            len(self._too_long),
+            lines,
             f"{self._settings.max_tokens:,} pieces",
             len(self._dev_text) - len(self._dev),
             f"{LONGEST_DEV:,} pieces",
@@ -194,30 +208,30 @@ class TranslatorTask:
     def collate(self, examples: list[TranslationExample], epoch: int) -> TranslationBatch:
         return collate_translation(examples, self._vocabulary)
 
-    def loss(self, batch: TranslationBatch) -> tuple[Tensor, float, int]:
+    def loss(self, batch: TranslationBatch) -> tuple[Tensor, Tensor, int]:
         smoothed, nats = label_smoothed_cross_entropy(
             self.model, batch, smoothing=self._settings.label_smoothing
         )
-        return smoothed, float(nats), batch.token_count
+        return smoothed, nats, batch.token_count
 
     @torch.no_grad()
     def evaluate(self, processes: Processes) -> dict[str, float]:
-        """BLEU of greedy translations, and bits per token of the reference in the vocabulary's own pieces."""
+        """BLEU and length of greedy translations, and bits per token of the reference in BPE's pieces."""
         report = self._targets.report()
         self.model.eval()
         nats, tokens = 0.0, 0
         translations: dict[int, str] = {}
-        batches = batches_by_length(self._dev, lambda one: one.size, budget=self._budget)
+        batches = batches_by_length(self._dev, lambda one: one.size, budget=self.budget)
         for batch in own_batches(batches, lambda some: self.collate(some, 0), processes):
             nats += float(label_smoothed_cross_entropy(self.model, batch, smoothing=0.0)[1])
             tokens += batch.token_count
             translations |= self._translated(batch)
         bits = bits_of(*processes.sum_scalars([nats, tokens]))
         lines = processes.join_lines(translations)
-        bleu = self._bleu(
+        bleu, length = self._bleu(
             [lines[one.line] for one in self._dev], [self._dev_text[one.line].target for one in self._dev]
         )
-        return {"score": -bleu, "dev_bleu": bleu, "dev_bits": bits} | report
+        return {"score": -bleu, "dev_bleu": bleu, "dev_length": length, "dev_bits": bits} | report
 
     def shown(self, score: float, dev_bits: float) -> str:
         return f"BLEU {-score:.4g}, {dev_bits:.4g} bits per token"

@@ -54,8 +54,9 @@ function columnsWanted() {
     const sources = !segmenter.has_source ? [[null, ""]] : both ? [[first, ", source A"], [second, ", source B"]] : [[first, ""]];
     return sources.map(([source, label]) => {
       const plain = { ...shared, source, segmenter: segmenter.name };
-      const recut = draw > 0 && segmenter.can_drop;
-      const question = recut ? { ...plain, draw, source_dropout: Number(by("dropout").value) } : plain;
+      const recut = draw > 0 && (segmenter.can_drop || segmenter.can_sample);
+      const noise = segmenter.can_drop ? { source_dropout: Number(by("dropout").value) } : { source_alpha: Number(by("alpha").value) };
+      const question = recut ? { ...plain, draw, ...noise } : plain;
       return { title: segmenter.name + label, question, plain: recut ? plain : null };
     });
   });
@@ -109,14 +110,19 @@ function updateSoon() {
 /** What the controls say and which of them mean anything. */
 function describeControls() {
   const draw = Number(by("draw").value);
-  const text = draw === 0 ? "none" : `draw ${draw}, p = ${by("dropout").value}`;
-  by("draw-text").textContent = text;
-  by("draw").setAttribute("aria-valuetext", text);
   const chosen = chosenSegmenters();
   const withSource = chosen.some((segmenter) => segmenter.has_source);
   const canDrop = chosen.some((segmenter) => segmenter.can_drop);
+  const canSample = chosen.some((segmenter) => segmenter.can_sample);
+  const noise = [canDrop ? `p = ${by("dropout").value}` : "", canSample ? `alpha = ${by("alpha").value}` : ""].filter(Boolean);
+  const text = draw === 0 ? "none" : [`draw ${draw}`, ...noise].join(", ");
+  by("draw-text").textContent = text;
+  by("draw").setAttribute("aria-valuetext", text);
   for (const id of ["source", "second", "two"]) by(id).disabled = !withSource;
-  for (const id of ["draw", "dropout"]) by(id).disabled = !canDrop;
+  by("draw").disabled = !canDrop && !canSample;
+  by("dropout").disabled = !canDrop;
+  by("alpha-field").hidden = !setup.segmenters.some((segmenter) => segmenter.can_sample);
+  by("alpha").disabled = !canSample;
   by("second-field").hidden = !by("two").checked;
   by("target-field").classList.toggle("wide", by("two").checked);
   document.querySelector('[data-source="A"]').hidden = !by("two").checked;
@@ -160,7 +166,7 @@ function listen() {
       if (event.key === "Enter" && !event.isComposing) { event.preventDefault(); by("form").requestSubmit(); }
     });
   }
-  for (const id of ["draw", "dropout", "n-best", "two"]) by(id).addEventListener("input", changed);
+  for (const id of ["draw", "dropout", "alpha", "n-best", "two"]) by(id).addEventListener("input", changed);
   by("segmenters").addEventListener("change", changed);
 }
 

@@ -1,62 +1,110 @@
-"""Tasks shared out to processes, results in order: which process computes what never shows in the result."""
+"""Tasks shared out to workers, results in order: which worker computes what never shows in the result.
+
+Workers are processes of this machine, or whatever else `start` gives (`Cluster.actors`).
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dpe.errors import UserError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 
 _AHEAD = 16  # tasks per worker that may be under way or wait for an earlier one
+_PAUSE = 0.01  # seconds until tasks are asked for again
+
+Make = Callable[[], Callable[[Task], Result]]
+
+
+class Job(Protocol[Result_co]):
+    """A task under way."""
+
+    def done(self) -> bool: ...
+    def result(self) -> Result_co:
+        """Waits for it."""
+
+
+# Starts so many workers, each of which calls `make` once, and yields the function that tasks are given to.
+Start = Callable[[Make[Task, Result], int], AbstractContextManager[Callable[[Task], Job[Result]]]]
 
 
 def in_order(
-    make: Callable[[], Callable[[Task], Result]], tasks: Iterable[Task], *, workers: int
+    make: Make[Task, Result],
+    tasks: Iterable[Task | None],
+    *,
+    workers: int,
+    start: Start[Task, Result] | None = None,
 ) -> Generator[Result, None, None]:
     """The results of `make()(task)` for all tasks, in their order; a few tasks are read ahead.
 
-    One worker is this process itself. More are new processes, each of which calls `make` once; `make`, tasks
-    and results are pickled. A worker that dies ends the work with an error. No worker outlives this
-    generator, so close it (`contextlib.closing`), or the program, however that ends.
+    `make`, tasks and results are pickled. No worker outlives this generator, so close it
+    (`contextlib.closing`), or the program, however that ends. While there is no task, and some result has not
+    been given yet, tasks may be None, which is not passed on.
     """
-    if workers == 1:
-        yield from map(make(), tasks)
-        return
-    context = get_context("spawn")  # a forked copy of a process whose libraries run threads may hang
-    lifeline, held = context.Pipe(duplex=False)
-    executor = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(make, lifeline))
-    pending: deque[Future[Result]] = deque()
-    try:
+    pending: deque[Job[Result]] = deque()
+    with (start or processes)(make, workers) as submit:
         for task in tasks:
-            with _interrupts_delayed():
-                pending.append(executor.submit(_answer, task))
+            if task is not None:
+                pending.append(submit(task))
+            elif pending and not pending[0].done():
+                time.sleep(_PAUSE)
             while pending and (pending[0].done() or len(pending) >= _AHEAD * workers):
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
+
+
+@contextmanager
+def processes(make: Make[Task, Result], workers: int) -> Iterator[Callable[[Task], Job[Result]]]:
+    """New processes of this machine, or, for one worker, this process itself.
+
+    A worker that dies ends the work with an error.
+    """
+    if workers == 1:
+        work = make()
+        yield lambda task: _finished(work(task))
+        return
+    context = get_context("spawn")  # a forked copy of a process whose libraries run threads may hang
+    lifeline, held = context.Pipe(duplex=False)
+    executor = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(make, lifeline))
+
+    def submit(task: Task) -> Future[Result]:
+        with _interrupts_delayed():
+            return executor.submit(_answer, task)
+
+    try:
+        yield submit
     except BrokenProcessPool as error:
         raise UserError(
             "A worker process died, possibly out of memory; run the same command again, "
-            "with fewer --workers if it happens again."
+            "with fewer worker processes if it happens again."
         ) from error
     finally:
         held.close()  # tells the workers to end, whatever they are working on
         executor.shutdown(cancel_futures=True)
         lifeline.close()
+
+
+def _finished(result: Result) -> Job[Result]:
+    future: Future[Result] = Future()
+    future.set_result(result)
+    return future
 
 
 @contextmanager
