@@ -99,6 +99,18 @@ def vocab(
         Path | None,
         typer.Option(metavar="FILE", help="Also write all pieces and their scores, for other toolkits."),
     ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Convert codes of subword-nmt, or a tokenizer.json of Hugging Face, instead of learning.",
+        ),
+    ] = None,
+    glossary: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --from codes: the strings of --glossaries, one a line."),
+    ] = None,
     from_segmenter: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Prune the vocabulary of this segmenter instead of learning one."),
@@ -121,6 +133,9 @@ def vocab(
     device: options.Device = "auto",
 ) -> None:
     """Learn one vocabulary from all the text given (a SentencePiece model).
+
+    With --from, convert another tool's vocabulary; dpe then segments as that tool does. Codes name only the
+    characters that were merged; give the text that they were learned from too, to have all its characters.
 
     With --from-segmenter it is the vocabulary of a trained segmenter, pruned to --size pieces: those stay
     whose removal would cost the segmenter's posterior over this text most. The result is a unigram model.
