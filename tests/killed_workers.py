@@ -1,4 +1,4 @@
-"""What is made in the workers of a cluster in tests, where it must be found quickly: nothing needs torch."""
+"""What is made in the workers of a cluster in tests. Nothing here needs torch, so that they begin quickly."""
 
 from __future__ import annotations
 

@@ -11,19 +11,24 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dpe import __version__
 from dpe.corpus_run import cluster as ray_cluster
 from dpe.corpus_run import run as corpus_run
 from dpe.corpus_run.cluster import Cluster, Step, _Actor, _Dispatcher, connected
+from dpe.corpus_run.lines import LineCutter
 from dpe.corpus_run.run import NumberedPairs
 from dpe.errors import UserError
 from dpe.pool import in_order
 from dpe.progress import QUIET, Progress
+from dpe.segmenter.settings import SegmentSettings
 from tests.experiments import MINUSCULE
 from tests.killed_workers import KillAlways, KillOnce, Square, make_ill, make_nothing
 from tests.noted_cutter import BATCH, batches, corpus
@@ -48,13 +53,21 @@ def address(cluster: Cluster) -> str:
     return str(cluster.ray.get_runtime_context().gcs_address)
 
 
+@pytest.fixture(scope="module")
+def plain(segment_place: Path) -> Path:
+    """What one process makes of the text, beside the text and the segmenters."""
+    with pytest.MonkeyPatch().context() as patched:
+        patched.setattr(corpus_run, "WINDOW", WINDOW)
+        run, text, _ = corpus(segment_place, None, segment_place / "plain.notes")
+        run.write(text, segment_place / "plain", {}, force=False)
+    return segment_place
+
+
 @pytest.fixture
-def place(segment_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the segmenters and the text, and what one process makes of them."""
-    shutil.copytree(segment_place, tmp_path, dirs_exist_ok=True)
+def place(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of all this."""
+    shutil.copytree(plain, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(corpus_run, "WINDOW", WINDOW)
-    run, text, _ = corpus(tmp_path, None, tmp_path / "plain.notes")
-    run.write(text, tmp_path / "plain", {}, force=False)
     return tmp_path
 
 
@@ -89,8 +102,13 @@ def test_failures_of_a_worker_arrive(
         list(in_order(make, range(50), workers=2, start=partial(cluster.actors, on_gpu=False)))
 
 
-def test_every_machine_must_have_this_version() -> None:
+def test_a_machine_must_have_this_version_and_see_the_model(tmp_path: Path) -> None:
     assert "instead of 0.0.1; install that" in str(_Actor(Square, "0.0.1").begin())
+    directory, settings = tmp_path / "segmenter", SegmentSettings()
+    make = partial(LineCutter, directory, settings, device="cpu", batch_characters=BATCH)
+    found = str(_Actor(make, __version__).begin())
+    assert f"of the cluster cannot begin: {directory}" in found
+    assert "the same files at the same places" in found
 
 
 def test_a_worker_killed_in_the_middle_of_a_batch_changes_nothing(cluster: Cluster, place: Path) -> None:
@@ -169,17 +187,10 @@ def test_the_command_makes_only_the_parts_that_were_removed(
 
 
 def test_a_model_that_is_replaced_meanwhile_is_refused(cluster: Cluster, place: Path) -> None:
-    """By the worker that takes over."""
+    """By the worker when it begins again."""
     run, text, _ = corpus(place, cluster, place / "notes", 10, place / "other")
     with pytest.raises(UserError, match="has another segmenter than when the work began"):
-        run.write(text, place / "ray", {}, force=False)
-
-
-def test_a_worker_that_does_not_see_the_model_says_so(cluster: Cluster, place: Path) -> None:
-    run, text, _ = corpus(place, cluster, place / "notes")
-    shutil.move(place / "segmenter", place / "elsewhere")
-    with pytest.raises(UserError, match=r"The machine .* cannot begin: .*segmenter.* same places"):
-        run.write(text, place / "ray", {}, force=False)
+        replace(run, workers=1).write(text, place / "ray", {}, force=False)
 
 
 def test_what_needs_a_step_that_failed_is_not_done(cluster: Cluster) -> None:
@@ -217,30 +228,28 @@ def test_a_run_whose_worker_and_driver_are_killed_ends_as_one_that_was_not(
     saved = [Path(f"ray/translators/{name}/seed-1/last.safetensors") for name in ("bpe", "bpe-dropout")]
     while not any(path.exists() for path in saved) and killed.poll() is None:
         time.sleep(0.01)
-    workers = stage_workers()
-    os.kill(workers[0], signal.SIGKILL)
-    while workers[0] in stage_workers():
+    before = stage_workers()
+    os.kill(min(before), signal.SIGKILL)
+    while not stage_workers() - before and killed.poll() is None:
         time.sleep(0.01)
     assert killed.poll() is None
     killed.kill()
     killed.wait()
+    corpus_record = Path("ray/corpus/artifact.json").read_bytes()
     said, errors = dpe(*command, "--out", "ray", "--ray")
     assert said == shown
     assert "[1/" in errors
+    assert Path("ray/corpus/artifact.json").read_bytes() == corpus_record
     assert outputs(Path("ray")) == outputs(Path("plain"))
-    resumed = [json.loads(line) for path in saved for line in (path.parent / "training.jsonl").open()]
-    assert [one["epoch"] for one in resumed if "dev_bleu" in one] == [1, 2, 3, 4] * 2
-    said, errors = dpe(*command, "--out", "ray", "--ray")
-    assert said == shown
+    curves = [json.loads(line) for path in saved for line in (path.parent / "training.jsonl").open()]
+    assert [one["epoch"] for one in curves if "dev_bleu" in one] == [1, 2, 3, 4] * 2
 
 
-def stage_workers() -> list[int]:
+def stage_workers() -> set[int]:
     """Processes of the cluster that make a translator."""
-    found = []
+    found = set()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
+        with suppress(OSError):
             if path.read_bytes().startswith(b"ray::translators/"):
-                found.append(int(path.parent.name))
-        except OSError:
-            pass
+                found.add(int(path.parent.name))
     return found

@@ -115,18 +115,6 @@ def vocab(
         Path | None,
         typer.Option(metavar="DIR", help="Prune the vocabulary of this segmenter instead of learning one."),
     ] = None,
-    from_: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            metavar="FILE",
-            help="Convert codes of subword-nmt, or a tokenizer.json of Hugging Face, instead of learning.",
-        ),
-    ] = None,
-    glossary: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With --from codes: the strings of --glossaries, one a line."),
-    ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="With --from-segmenter: processes. [default: one per core]")
     ] = None,

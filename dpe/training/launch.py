@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing import parent_process
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -48,6 +51,14 @@ def in_processes(train: Callable[..., Position], session: Session, count: int) -
 
 
 def _train(train: Callable[..., Position], session: Session, said: Path) -> Position:
+    parent = parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:  # at once, so that whoever resumes the training finds it unlocked
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         return train(session=session)
     except UserError as error:
