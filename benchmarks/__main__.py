@@ -14,6 +14,7 @@ MODULES = (
     "dropout",
     "loading",
     "segmenting",
+    "distillation",
     "translating",
     "ray",
     "contention",

@@ -20,15 +20,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks.decoders import DECODERS
 from benchmarks.record import record
 from benchmarks.steps import Step, interleaved, medians, mixed_step
-from benchmarks.subjects import CACHE
+from benchmarks.subjects import CACHE, DECODERS, DecoderName
 from dpe.evaluation.morphology import boundary_scores, read_gold, tally
 from dpe.evaluation.plots import COLOURS
 from dpe.files import whole_text_file
@@ -79,7 +78,7 @@ TRIALS = {
 }
 
 
-def settings(decoder: Literal["characters", "words"], *, updates: int) -> SegmenterSettings:
+def settings(decoder: DecoderName, *, updates: int) -> SegmenterSettings:
     """Those of every training; `average` keeps the weights of every evaluation."""
     tiny = replace(SEGMENTER_PRESETS["tiny"], decoder=decoder, epochs=None, steps=updates)
     return replace(tiny, evaluate_updates=EVERY, average=updates // EVERY)
@@ -111,7 +110,7 @@ def pieces_of(out: Path, name: str) -> Vocabulary:
     return Vocabulary.load(path)
 
 
-def train(out: Path, name: str, decoder: Literal["characters", "words"]) -> None:
+def train(out: Path, name: str, decoder: DecoderName) -> None:
     """Train, and then score the weights of every evaluation against the gold."""
     trial, directory = TRIALS[name], out / f"{name}-{decoder}"
     train_segmenter(

@@ -16,13 +16,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from benchmarks.record import record
 from benchmarks.steps import Step, interleaved, make_batches, medians, mixed_step, ratio, translation_step
 from benchmarks.subjects import (
+    DECODERS,
     NETWORK,
     TRAINED_STEPS,
     line_batches,
@@ -37,7 +38,6 @@ from dpe.segmenter.scored_batch import ScoredBatch
 from dpe.segmenter.segmenter import Segmenter
 from dpe.segmenter.settings import SegmenterSettings
 
-DECODERS: tuple[Literal["characters", "words"], ...] = ("characters", "words")
 BATCHES, REPETITIONS, LINES = 2, 15, 300
 
 

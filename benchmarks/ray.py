@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from dpe.corpus_run.pool import in_order
 
 from benchmarks.record import RESULTS, record
 from benchmarks.segmenting import segmenter_directory
@@ -39,6 +38,7 @@ from dpe.corpus_run.lines import LineCutter
 from dpe.corpus_run.run import Answerer, Answers, CorpusRun, CorpusText, NumberedPairs
 from dpe.evaluation.plots import draw_lines, to_svg
 from dpe.files import whole_text_file
+from dpe.pool import in_order
 from dpe.progress import QUIET, Progress
 from dpe.segmenter.segmenter import BATCH_CHARACTERS
 from dpe.segmenter.settings import SegmentSettings

@@ -16,22 +16,33 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.record import RESULTS, record
-from benchmarks.steps import median_seconds
-from benchmarks.subjects import NETWORK, saved_segmenter, text, trained_mixed, vocabulary
+from benchmarks.steps import ratio, seconds_of_rounds
+from benchmarks.subjects import (
+    DECODERS,
+    NETWORK,
+    DecoderName,
+    saved_segmenter,
+    text,
+    trained_mixed,
+    vocabulary,
+)
 from dpe.corpus_run.lines import LineCutter
 from dpe.corpus_run.run import NumberedPairs
 from dpe.model.batch_order import epoch_batches
 from dpe.model.batching import MixedCollator, MixedExample
 from dpe.model.mixed import MixedTransformer
+from dpe.model.word_decoder import WordDecoder
 from dpe.pool import in_order
 from dpe.segmenter.likelihood import batch_edge_scores, marginal_log_likelihood
 from dpe.segmenter.scored_batch import Cut, ScoredBatch
@@ -40,16 +51,17 @@ from dpe.segmenter.settings import SEGMENTER_PRESETS, SegmenterSettings, Segment
 from dpe.text.corpus import Pair, write_lines
 from dpe.text.vocabulary import Vocabulary
 
-SIZE, ROUNDS, TEXTBOOK_BATCH = 8_000, 3, 35
+SIZE, ROUNDS, TEXTBOOK_BATCH = 8_000, 7, 35
 PAPER_SIZE = 32_000
 TRAINING_BATCH = 8_000
 TINY = SegmenterSettings(width=16, heads=2, feed_forward=32, encoder_layers=1, decoder_layers=1, dropout=0.0)
 
 
 @cache
-def segmenter_directory(size: int = SIZE) -> Path:
+def segmenter_directory(size: int = SIZE, *, decoder: DecoderName = "characters") -> Path:
     """The model after 300 steps, as a directory that a segmenter is loaded from."""
-    return saved_segmenter(trained_mixed(size), vocabulary(size), NETWORK, source=True)
+    network = replace(NETWORK, decoder=decoder)
+    return saved_segmenter(trained_mixed(size, network), vocabulary(size), network, source=True)
 
 
 def examples(segmenter: Segmenter, lines: int) -> list[MixedExample]:
@@ -68,11 +80,24 @@ def textbook(model: MixedTransformer, pieces: Vocabulary, lines: Sequence[MixedE
         rows = lines[begin : begin + TEXTBOOK_BATCH]
         batch = collator.collate(rows, epoch=0)
         states = model.states(batch).unflatten(0, batch.characters.shape)
-        logits = states @ model.output_weight.T  # [sentence, position, piece]
-        logits[:, :, list(model.excluded_pieces)] = float("-inf")
-        scores = torch.log_softmax(logits, dim=-1)
+        scores = _all_scores(model, states)  # [sentence, position, piece]
         cuts += [_textbook_cut(row.marked, scores[i], pieces) for i, row in enumerate(rows)]
     return cuts
+
+
+def _all_scores(model: MixedTransformer, states: Tensor) -> Tensor:
+    """Log-probability of every piece at every position. # [sentence, position, piece]"""
+    weight = model.output_weight
+    if not isinstance(model.decoder, WordDecoder):
+        logits = states @ weight.T
+        logits[..., list(model.excluded_pieces)] = float("-inf")
+        return torch.log_softmax(logits, dim=-1)
+    states, word_end = states[..., :-1], states[..., -1:]
+    scores = states.new_full((*states.shape[:-1], len(weight)), float("-inf"))
+    for pieces, sign in ((model.decoder.words, 1), (model.decoder.others, -1)):
+        part = torch.log_softmax(states @ weight[pieces].T, dim=-1)
+        scores[..., pieces] = part.add_(F.logsigmoid(sign * word_end))
+    return scores
 
 
 def _textbook_cut(marked: str, scores: Tensor, pieces: Vocabulary) -> list[str]:
@@ -109,54 +134,64 @@ def training_steps(model: MixedTransformer, pieces: Vocabulary, lines: Sequence[
     model.eval().requires_grad_(False)
 
 
-def measure_speed(lines: int) -> dict[str, float]:
-    """Of three models: with two vocabularies after 300 steps, and a small one that was not trained."""
+def measure_speed(lines: int) -> dict[str, Any]:
+    """Of both decoders: with two vocabularies after 300 steps, and of small models that were not trained."""
     torch.set_num_threads(1)
-    tiny = SEGMENTER_PRESETS["tiny"]
-    torch.manual_seed(1)
-    pieces = vocabulary(SIZE)
-    network = MixedTransformer.of(tiny, pieces, source=True)
-    small = saved_segmenter(network, pieces, tiny, source=True)
-    models = {
-        "width 256, 4 + 4 layers, 300 steps": segmenter_directory(),
-        "width 256, 4 + 4 layers, 300 steps, 32,000 pieces": segmenter_directory(PAPER_SIZE),
-        "width 128, 2 + 3 layers, untrained": small,
-    }
-    numbers: dict[str, float] = {"lines": lines}
-    for name, directory in models.items():
-        measured = _speeds(Segmenter.load(directory), lines)
-        numbers |= {f"{name}: {key}": value for key, value in measured.items()}
+    numbers: dict[str, Any] = {"lines": lines}
+    for size in (SIZE, PAPER_SIZE):
+        trained = {name: Segmenter.load(segmenter_directory(size, decoder=name)) for name in DECODERS}
+        numbers[f"width 256, 4 + 4 layers, 300 steps, {size:,} pieces"] = _speeds(trained, lines)
+    numbers["width 128, 2 + 3 layers, untrained"] = _speeds(_untrained(SEGMENTER_PRESETS["tiny"]), lines)
     return numbers
 
 
-def _speeds(segmenter: Segmenter, lines: int) -> dict[str, float]:
-    """Ours, the textbook's and a training step's time on the same lines."""
-    rows, pieces, model = examples(segmenter, lines), segmenter.vocabulary, segmenter._model
+def _untrained(settings: SegmenterSettings) -> dict[str, Segmenter]:
+    """Segmenters of both decoders."""
+    pieces, found = vocabulary(SIZE), {}
+    for name in DECODERS:
+        torch.manual_seed(1)
+        own = replace(settings, decoder=name)
+        network = MixedTransformer.of(own, pieces, source=True)
+        found[name] = Segmenter.load(saved_segmenter(network, pieces, own, source=True))
+    return found
+
+
+def _speeds(segmenters: Mapping[str, Segmenter], lines: int) -> dict[str, Any]:
+    """The time of ours, of the textbook's and of a training step, of each decoder on the same lines."""
+    works: dict[str, Callable[[], Any]] = {}
+    for name, segmenter in segmenters.items():
+        rows, pieces, model = examples(segmenter, lines), segmenter.vocabulary, segmenter._model
+        works[name] = partial(segmenter.answers, rows, ScoredBatch.best)
+        works[f"textbook, {name}"] = partial(textbook, model, pieces, rows)
+        works[f"training, {name}"] = partial(training_steps, model, pieces, rows)
+    seconds, results = seconds_of_rounds(works, rounds=ROUNDS, clock=time.process_time)
+    numbers: dict[str, Any] = {}
+    for name, segmenter in segmenters.items():
+        # Ties, and unknown characters, which only we join.
+        both = zip(results[name], results[f"textbook, {name}"], strict=True)
+        numbers[name] = {
+            "lines a second": lines / statistics.median(seconds[name]),
+            "lines cut otherwise by the textbook": sum(list(cut.pieces) != other for cut, other in both),
+            "share of positions looked at": _share_looked_at(segmenter, lines),
+            "time per character relative to a training step": ratio(seconds, name, f"training, {name}"),
+        }
+        for other in (f"textbook, {name}", "textbook, characters", "characters"):
+            numbers[name][f"times as fast as {other}"] = ratio(seconds, other, name)
+    return numbers
+
+
+def _share_looked_at(segmenter: Segmenter, lines: int) -> float:
+    """Mean share of a batch's positions whose softmax is computed."""
     looked: list[float] = []
 
-    def ours(batch: ScoredBatch) -> list[Cut]:
+    def noted(batch: ScoredBatch) -> list[Cut]:
         cuts = batch.best()
         known = batch._given.known  # type: ignore[union-attr]
         looked.append(float(known[batch.lattice.edge_positions.unique()].double().mean()))
         return cuts
 
-    works: dict[str, Callable[[], Any]] = {
-        "ours": lambda: segmenter.answers(rows, ScoredBatch.best),
-        "textbook": lambda: textbook(model, pieces, rows),
-        "training": lambda: training_steps(model, pieces, rows),
-    }
-    seconds, results = median_seconds(works, rounds=ROUNDS, clock=time.process_time)
-    segmenter.answers(rows, ours)
-    # Ties, and unknown characters, which only we join.
-    both = zip(results["ours"], results["textbook"], strict=True)
-    differing = sum(list(cut.pieces) != other for cut, other in both)
-    return {
-        "lines a second": lines / seconds["ours"],
-        "times as fast as the textbook": seconds["textbook"] / seconds["ours"],
-        "lines cut otherwise by the textbook": differing,
-        "share of positions looked at": statistics.mean(looked),
-        "time per character relative to a training step": seconds["ours"] / seconds["training"],
-    }
+    segmenter.answers(examples(segmenter, lines), noted)
+    return statistics.mean(looked)
 
 
 def measure_workers(lines: int) -> dict[str, float]:
@@ -273,9 +308,21 @@ def main() -> None:
     for name in arguments.which or MEASUREMENTS:
         measure, lines = MEASUREMENTS[name]
         numbers = {"text": text().name} | measure(arguments.lines or lines)
-        for key, value in numbers.items():
-            print(f"{key:70} {value if isinstance(value, str) else format(value, '.4g')}")
+        print_numbers(numbers)
         record(f"segmenting-{name}", numbers)
+
+
+def print_numbers(numbers: Mapping[str, Any], title: str = "") -> None:
+    """A number a line; a ratio with its quartiles."""
+    for key, value in numbers.items():
+        name = f"{title}{key}"
+        if isinstance(value, dict) and "median" in value:
+            median, low, high = (value[part] for part in ("median", "lower_quartile", "upper_quartile"))
+            print(f"{name:110} {median:.3g} ({low:.3g} to {high:.3g})")
+        elif isinstance(value, dict):
+            print_numbers(value, f"{name}: ")
+        else:
+            print(f"{name:110} {value if isinstance(value, str) else format(value, '.4g')}")
 
 
 if __name__ == "__main__":

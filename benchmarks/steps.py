@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from statistics import median, quantiles
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.subjects import Collation, trained_mixed, translation_model, untrained_mixed
+from benchmarks.subjects import NETWORK, Collation, trained_mixed, translation_model, untrained_mixed
 from benchmarks.textbook import Table, full_cross_entropy, table, textbook_log_likelihood, torch_layers
 from dpe.model.batching import MixedBatch, TranslationBatch
 from dpe.model.device import keep_freed_memory
@@ -22,6 +23,7 @@ from dpe.segmenter.likelihood import batch_edge_scores, marginal_log_likelihood
 from dpe.translator.training import label_smoothed_cross_entropy
 
 CONTENDERS = ("mixed", "translation", "textbook")
+WORDS = "words"  # the mixed model with a decoder over words
 OWN_LAYERS = "textbook with our layers"
 OWN_LOSS = "translation with our loss"
 KEEPING = " keeping freed memory"  # behind a contender's name: as our trainer runs it
@@ -60,8 +62,8 @@ def make_step(contender: str, size: int) -> Step:
         return translation_step(translation_model(size), own_loss=contender == OWN_LOSS)
     if contender == "untrained":
         return mixed_step(untrained_mixed(size))
-    model = trained_mixed(size)
-    if contender == "mixed":
+    model = trained_mixed(size, replace(NETWORK, decoder="words") if contender == WORDS else NETWORK)
+    if contender in ("mixed", WORDS):
         return mixed_step(model)
     return textbook_step(model, own_layers=contender == OWN_LAYERS)
 
@@ -126,13 +128,13 @@ def interleaved(
     return seconds
 
 
-def median_seconds(
+def seconds_of_rounds(
     works: Mapping[str, Callable[[], Any]],
     *,
     rounds: int,
     warm_up: int = 0,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[dict[str, float], dict[str, Any]]:
+) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Each work in turn, `rounds` times over after some that are not counted; and what they returned."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
     results = {}
@@ -142,10 +144,10 @@ def median_seconds(
             results[name] = work()
             if turn >= 0:
                 seconds[name].append(clock() - begin)
-    return {name: median(values) for name, values in seconds.items()}, results
+    return seconds, results
 
 
-def medians(seconds: Mapping[str, Sequence[float]], batch_count: int) -> dict[str, float]:
+def medians(seconds: Mapping[str, Sequence[float]], batch_count: int = 1) -> dict[str, float]:
     """Median seconds of one step."""
     return {name: median(values) / batch_count for name, values in seconds.items()}
 

@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import torch
 from sentencepiece import sentencepiece_model_pb2
@@ -43,6 +44,8 @@ TRAINED_STEPS = 300
 NETWORK = SegmenterSettings(
     encoder_layers=4, learning_rate=1e-3, warmup=300, batch=4_000, steps=TRAINED_STEPS
 )
+DecoderName = Literal["characters", "words"]
+DECODERS: tuple[DecoderName, ...] = ("characters", "words")
 BATCH_CHARACTERS = 8_000  # of the timed batches, padding included: the paper's
 
 

@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,6 +31,7 @@ from benchmarks.steps import (
     KEEPING,
     OWN_LAYERS,
     OWN_LOSS,
+    WORDS,
     Step,
     interleaved,
     make_batches,
@@ -37,7 +39,15 @@ from benchmarks.steps import (
     medians,
     ratio,
 )
-from benchmarks.subjects import BATCH_CHARACTERS, line_batches, text, trained_mixed, vocabulary
+from benchmarks.subjects import (
+    BATCH_CHARACTERS,
+    DECODERS,
+    NETWORK,
+    line_batches,
+    text,
+    trained_mixed,
+    vocabulary,
+)
 from benchmarks.textbook import Table, textbook_log_likelihood
 from dpe.lattice.dynamic_program import edge_marginals
 from dpe.model.batching import MixedBatch
@@ -170,12 +180,15 @@ def active_share(probabilities: Sequence[Tensor], *, threshold: float = DEFAULT_
 
 def memory_of_all(size: int) -> dict[str, Any]:
     """Peak memory of each contender, and the ratios between them."""
-    trained_mixed(size)  # so that no process has to train it
-    peaks: dict[str, Any] = {name: in_own_process(name, size) for name in (*CONTENDERS, OWN_LOSS, *KEPT)}
+    for decoder in DECODERS:
+        trained_mixed(size, replace(NETWORK, decoder=decoder))  # so that no process has to train it
+    names = (*CONTENDERS, OWN_LOSS, *KEPT, WORDS, WORDS + KEEPING)
+    peaks: dict[str, Any] = {name: in_own_process(name, size) for name in names}
     mixed, translation, textbook = (peaks[name]["peak_mb"] for name in CONTENDERS)
     return peaks | {
         "mixed_over_translation": mixed / translation,
         "mixed_over_textbook": mixed / textbook,
+        "words_over_mixed": peaks[WORDS]["peak_mb"] / mixed,
         "mixed_over_textbook_without_rest": peaks["mixed"]["step_mb"] / peaks["textbook"]["step_mb"],
     }
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from benchmarks.beam_search import beam_search
 from benchmarks.record import record
-from benchmarks.steps import median_seconds
+from benchmarks.steps import medians, seconds_of_rounds
 from benchmarks.subjects import CACHE, NETWORK, saved_segmenter, text, trained_mixed, vocabulary
 from dpe.model.batch_order import epoch_batches
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, translation_example
@@ -129,7 +129,7 @@ def measure_training() -> dict[str, float]:
     ours, theirs = TranslationTransformer.of(NETWORK, vocabulary(SIZE)), TorchTransformer()
     steps = {"ours": our_step(ours), "torch": training_step(theirs, theirs.loss)}
     works = {name: lambda step=step: [step(batch) for batch in some] for name, step in steps.items()}
-    seconds, _ = median_seconds(works, rounds=ROUNDS, warm_up=1)
+    seconds = medians(seconds_of_rounds(works, rounds=ROUNDS, warm_up=1)[0])
     tokens = sum(batch.token_count for batch in some)
     return {
         "our target tokens a second": tokens / seconds["ours"],
@@ -178,7 +178,7 @@ def measure_decoding() -> dict[str, float]:
         "float32": lambda: exact.translate(lines),
         "int8": lambda: rounded.translate(lines),
     }
-    seconds, _ = median_seconds(works, rounds=ROUNDS, warm_up=1)
+    seconds = medians(seconds_of_rounds(works, rounds=ROUNDS, warm_up=1)[0])
     return {
         "lines": len(lines),
         "torch lines a second": len(lines) / seconds["torch"],
@@ -208,7 +208,7 @@ def measure_on_the_fly() -> dict[str, float]:
         kept.make(SegmentSettings(source_dropout=0.05, epoch=next(epochs)))
 
     works = {"cut": cut, "train": lambda: [step(batch) for batch in some]}
-    seconds, _ = median_seconds(works, rounds=ROUNDS, warm_up=1)
+    seconds = medians(seconds_of_rounds(works, rounds=ROUNDS, warm_up=1)[0])
     return {
         "lines": CUT_LINES,
         "lines cut a second": CUT_LINES / seconds["cut"],

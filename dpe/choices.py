@@ -15,6 +15,9 @@ TargetMethod = Literal[
 ]
 SEGMENTER_METHODS: tuple[TargetMethod, ...] = ("dpe", "dpe-fixed")
 CutMode = Literal["best", "sample", "n-best"]
+PairMethod = Literal["dpe", CountMethod]
+PairMode = Literal["best", "sample"]
+BadLines = Literal["pass", "drop", "stop"]  # what becomes of lines in a stream that are no pairs
 CountsOf = Literal["posterior", "best"]  # which pieces of a segmenter are counted
 
 # How segmentations are written: other toolkits write a `SegmentedFormat` too.

@@ -10,7 +10,7 @@ import typer
 
 from dpe import __version__
 from dpe.choices import RAY_HERE
-from dpe.commands import evaluation, experiment, explore, segmenter, text, translator
+from dpe.commands import evaluation, experiment, explore, segmenter, streams, text, translator
 from dpe.errors import UserError
 from dpe.progress import NORMAL, QUIET, VERBOSE, Progress
 
@@ -25,6 +25,7 @@ app = typer.Typer(
 COMMANDS = (
     *(text.demo_corpus, text.clean, text.vocab, text.pieces, text.encode, text.decode),
     *(segmenter.train_segmenter, segmenter.segment, segmenter.score, segmenter.distill, segmenter.join),
+    streams.cut_pairs,
     *(translator.train_translator, translator.translate, translator.export),
     *(text.noise, evaluation.evaluate, evaluation.compare, evaluation.morphology, evaluation.diagnose),
     *(experiment.run, experiment.table, experiment.show, experiment.report),

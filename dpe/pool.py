@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -26,6 +27,7 @@ Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
 
 _AHEAD = 16  # tasks per worker that may be under way or wait for an earlier one
+_PAUSE = 0.01  # seconds until tasks are asked for again
 
 Make = Callable[[], Callable[[Task], Result]]
 
@@ -44,7 +46,7 @@ Start = Callable[[Make[Task, Result], int], AbstractContextManager[Callable[[Tas
 
 def in_order(
     make: Make[Task, Result],
-    tasks: Iterable[Task],
+    tasks: Iterable[Task | None],
     *,
     workers: int,
     start: Start[Task, Result] | None = None,
@@ -52,12 +54,16 @@ def in_order(
     """The results of `make()(task)` for all tasks, in their order; a few tasks are read ahead.
 
     `make`, tasks and results are pickled. No worker outlives this generator, so close it
-    (`contextlib.closing`), or the program, however that ends.
+    (`contextlib.closing`), or the program, however that ends. While there is no task, and some result has not
+    been given yet, tasks may be None, which is not passed on.
     """
     pending: deque[Job[Result]] = deque()
     with (start or processes)(make, workers) as submit:
         for task in tasks:
-            pending.append(submit(task))
+            if task is not None:
+                pending.append(submit(task))
+            elif pending and not pending[0].done():
+                time.sleep(_PAUSE)
             while pending and (pending[0].done() or len(pending) >= _AHEAD * workers):
                 yield pending.popleft().result()
         while pending:

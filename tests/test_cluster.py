@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dpe.corpus_run.pool import in_order
 
 from dpe.corpus_run import cluster as ray_cluster
 from dpe.corpus_run import run as corpus_run
 from dpe.corpus_run.cluster import Cluster, Step, _Actor, _Dispatcher, connected
 from dpe.corpus_run.run import NumberedPairs
 from dpe.errors import UserError
+from dpe.pool import in_order
 from dpe.progress import QUIET, Progress
 from tests.experiments import MINUSCULE
 from tests.killed_workers import KillAlways, KillOnce, Square, make_ill, make_nothing

@@ -138,6 +138,29 @@ def test_a_state_is_a_function_of_what_it_has_read(decoder: str, source: bool) -
         torch.testing.assert_close(other_part[-1], alone[-1], atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize("wanted", [[0, 5, 6, 7, 13, 14, 28], [3, 2, 3], [], list(range(42))])
+def test_states_that_are_asked_for_later_are_those_of_all(decoder: str, wanted: list[int]) -> None:
+    """In any order: positions within words, at their ends, in several sentences, in padding."""
+    model, characters = make_model(decoder), make_characters()[0]
+    batch = MixedInput(*make_source(), characters, word_ends(characters))
+    positions = torch.tensor(wanted, dtype=torch.long)
+    found = model.lazy_states(batch)(positions)
+    torch.testing.assert_close(found, model.states(batch)[positions], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("source", [True, False])
+def test_states_do_not_wait_for_the_device(decoder: str, source: bool) -> None:
+    """Nothing has a value on the device "meta", so whatever would wait for a GPU fails."""
+    ids, lengths = make_source() if source else (None, None)
+    characters = make_characters()[0]
+    there = MixedInput(
+        ids if ids is None else ids.to("meta"), lengths, characters.to("meta"), word_ends(characters)
+    )
+    states = make_model(decoder, source=source).to("meta").states(there)
+    assert states.is_meta
+    assert states.shape == (42, 16 if decoder == "characters" else 17)
+
+
 @pytest.mark.parametrize("position", range(13))
 def test_every_character_read_matters_to_all_states_after_it(decoder: str, position: int) -> None:
     model = make_model(decoder)

@@ -139,6 +139,21 @@ def test_a_result_does_not_wait_for_more_tasks() -> None:
     results.close()
 
 
+def test_while_there_is_no_task_results_are_given() -> None:
+    """As to a program that waits for one before it gives the next task."""
+    given: list[int] = []
+
+    def tasks() -> Iterator[int | None]:
+        for task in range(5):
+            yield task
+            while len(given) <= task:
+                yield None
+
+    for result in in_order(Square, tasks(), workers=2):
+        given.append(result)
+    assert given == [0, 1, 4, 9, 16]
+
+
 def test_closed_early_it_leaves_no_process() -> None:
     results = in_order(Sleep, range(100), workers=2)
     assert next(results) in workers_of(os.getpid())

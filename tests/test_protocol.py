@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +13,11 @@ import pytest
 import torch
 from torch import nn
 
+from dpe import Segmenter
 from dpe.experiment import outputs
 from dpe.experiment.recipe import read_recipe
 from dpe.experiment.stages import Experiment
+from dpe.lattice import dynamic_program
 from dpe.model.batch_order import epoch_batches
 from dpe.model.checkpoint import average_weights, save_model
 from dpe.model.cross_entropy import smoothed_cross_entropy_reference
@@ -36,7 +38,7 @@ from dpe.translator.training import TranslatorTask
 from dpe.translator.translator import Translation, length_limit
 from tests.epochs import batches_of
 from tests.experiments import MINUSCULE
-from tests.segmenters import SMALLEST, learned_vocabulary, save_segmenter
+from tests.segmenters import DECODERS, SMALLEST, learned_vocabulary, save_segmenter
 from tests.translators import DEV, SETTINGS, TRAIN, train, write_corpus
 
 
@@ -285,6 +287,70 @@ def test_bf16_is_on_where_it_is_wanted_and_there_is_a_gpu(
     )
     Trainer._backward(trainer, batch, 0)
     assert asked == [{"dtype": torch.bfloat16, "enabled": bf16 and device == "cuda"}]
+
+
+@pytest.mark.parametrize("bf16", [True, False])
+def test_a_segmenter_computes_all_of_an_answer_in_bf16_where_it_is_wanted(
+    bf16: bool, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States, and the softmax that an answer asks for later; the CPU stands for a GPU."""
+    entered: list[tuple[str, Any]] = []
+    within: list[str] = []
+
+    @contextmanager
+    def autocast(kind: str, **options: Any) -> Iterator[None]:
+        entered.append((kind, options))
+        within.append("autocast")
+        yield
+        within.pop()
+
+    def device(name: str, **options: Any) -> torch.device:
+        assert options == {"bf16": bf16}
+        return torch.device(name)
+
+    monkeypatch.setattr(torch, "autocast", autocast)
+    monkeypatch.setattr("dpe.segmenter.segmenter.choose_device", device)
+    scores = MixedTransformer.edge_scores
+    asked: list[list[str]] = []
+
+    def noted(self: MixedTransformer, states: torch.Tensor, *rest: Any, **more: Any) -> torch.Tensor:
+        asked.append(list(within))
+        return scores(self, states, *rest, **more)
+
+    monkeypatch.setattr(MixedTransformer, "edge_scores", noted)
+    segmenter = Segmenter.load(save_segmenter(tmp_path / "s", vocabulary), bf16=bf16)
+    segmenter.best("a house", "talossa")
+    assert entered == [("cpu", {"dtype": torch.bfloat16, "enabled": bf16})]
+    assert asked
+    assert all(asked)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_scores_from_half_precision_are_summed_in_double(
+    decoder: str, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """float16 stands for bfloat16, which kills some CPUs: scores are less exact, sums over them are not."""
+    autocast = torch.autocast
+    half = autocast("cpu", dtype=torch.float16)
+    monkeypatch.setattr(torch, "autocast", lambda kind, **_: half)
+    segmenter = Segmenter.load(save_segmenter(tmp_path / "s", vocabulary, decoder=decoder))
+    types: list[Any] = []
+    largest = dynamic_program.n_best
+
+    def noted(scores: torch.Tensor, *rest: Any, **more: Any) -> Any:
+        types.append(scores.dtype)
+        return largest(scores, *rest, **more)
+
+    monkeypatch.setattr(dynamic_program, "n_best", noted)
+    sources, targets = ["a house", "", "the car"], ["talossa on auto", "\u2603", ""]
+    found = segmenter.best(sources, targets)
+    assert set(types) == {torch.float64}
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    exact = segmenter.best(sources, targets)
+    assert [one.log_partition for one in found] != [one.log_partition for one in exact]
+    for one, other in zip(found, exact, strict=True):
+        assert one.log_partition == pytest.approx(other.log_partition, rel=0.01)
+        assert one.score <= one.log_partition
 
 
 def linear_maps(model: nn.Module) -> Sequence[nn.Linear]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dpe.errors import UserError
+from dpe.experiment import recipe as recipe_module
 from dpe.experiment.recipe import (
     CorpusFields,
     EvaluationFields,
@@ -388,7 +390,10 @@ def test_the_ten_directions_of_the_paper_are_there_twice() -> None:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_paper_recipes_have_the_settings_of_the_paper(pair: str) -> None:
+def test_paper_recipes_have_the_settings_of_the_paper(pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder too, whatever the presets come to say."""
+    presets = {name: replace(one, decoder="words") for name, one in SEGMENTER_PRESETS.items()}
+    monkeypatch.setattr(recipe_module, "SEGMENTER_PRESETS", presets)
     recipe = read_recipe(RECIPES / "paper" / f"{pair}.toml")
     assert recipe.vocabulary.size == 32_000
     assert len(recipe.seeds) == 3
@@ -396,6 +401,7 @@ def test_paper_recipes_have_the_settings_of_the_paper(pair: str) -> None:
     assert recipe.corpus.max_tokens == 80
     segmenter, translator = recipe.segmenter_settings("mixed"), recipe.translator_settings(SYSTEMS["dpe"], 1)
     assert segmenter.source_dropout == translator.bpe_dropout == 0.05
+    assert segmenter.decoder == "characters"
     assert recipe.segmenter["preset"] == recipe.translator["preset"] == "base"
     paper = ("bpe", "bpe-dropout-source", "bpe-dropout", "dpe", "dpe-fixed", "lm-dpe")
     assert tuple(system.name for system in recipe.systems) == paper

@@ -125,6 +125,36 @@ def test_a_language_model_reads_no_pairs(dpe: Dpe, name: str, target: list[str])
     dpe(*options, "--target", "tabs")  # a file is the target, whatever is in it
 
 
+@pytest.mark.parametrize("name", ["segment", "score", "distill"])
+def test_bf16_needs_a_gpu(dpe: Dpe, name: str) -> None:
+    """On a CPU that claims to know it the process might be killed."""
+    command = [name, "--segmenter", "segmenter", *TEXT, "--out", f"{name}.bf16"]
+    _, err = dpe(*command, "--bf16", "--device", "cpu", code=2)
+    assert err == "dpe: bf16 is for GPUs, but the device is the CPU; leave bf16 out.\n"
+    assert not Path(f"{name}.bf16").exists()
+
+
+@pytest.mark.parametrize("name", ["segment", "score", "distill"])
+def test_bf16_reaches_the_segmenter_and_the_record(
+    dpe: Dpe, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, asked = Segmenter.load, []
+
+    def load_here(directory: Path, *, device: str, batch_characters: int, bf16: bool) -> Segmenter:
+        asked.append((device, bf16))
+        return load(directory, batch_characters=batch_characters)
+
+    monkeypatch.setattr(Segmenter, "load", load_here)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    command = [name, "--segmenter", "segmenter", *TEXT, "--out", f"{name}.gpu"]
+    dpe(*command, "--bf16")
+    dpe(*command, "--force")
+    assert asked == [("cuda:0", True), ("cuda:0", False)]
+    _, err = dpe(*command, "--bf16", code=2)
+    assert "bf16" in err
+
+
 def test_source_dropout_of_an_epoch(dpe: Dpe) -> None:
     """The target is cut given a source that dropout has cut."""
     segmenter = Segmenter.load("segmenter")

@@ -191,10 +191,6 @@ def test_a_users_model_without_padding_or_beginning(kind: str, text: list[str]) 
     [
         ({"model_type": "char"}, "neither a BPE nor a unigram"),
         ({"model_type": "word"}, "neither a BPE nor a unigram"),
-        (
-            {"model_type": "bpe", "split_by_whitespace": False, "treat_whitespace_as_suffix": True},
-            "crosses a word",
-        ),
         ({"model_type": "bpe", "split_by_whitespace": False, "vocab_size": 150}, "crosses a word"),
         ({"model_type": "unigram", "split_by_whitespace": False, "vocab_size": 150}, "crosses a word"),
         ({"model_type": "bpe", "user_defined_symbols": "<s>"}, "special piece '<s>' among"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from dpe.choices import BleuTokens, PresetName
+from dpe.choices import BleuTokens, PieceFormat, PresetName
 from dpe.errors import UserError
 from dpe.files import Stamp, is_standard_stream
 from dpe.model.settings import ModelSettings, from_preset
@@ -56,6 +56,19 @@ Ray = Annotated[
         "without an address, on one that is started on this machine.",
     ),
 ]
+Format = Annotated[PieceFormat, typer.Option(help="How pieces are written.")]
+
+# Of count-based segmentations.
+DropoutOfCounts = Annotated[float, typer.Option(min=0.0, max=1.0, help="For bpe-dropout.")]
+Alpha = Annotated[
+    float | None,
+    typer.Option(min=0.0, help="For unigram: sample with this sharpness instead of the best segmentation."),
+]
+Skew = Annotated[
+    float,
+    typer.Option(min=0.0, help="For uniform: the weight of a segmentation of n pieces is exp(-SKEW n)."),
+]
+
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto takes a GPU if there is one.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same result.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON instead of tables.")]

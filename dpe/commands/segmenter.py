@@ -62,6 +62,7 @@ Workers = Annotated[
         min=1, help="Processes of one thread each. [default: one per core; 1 on a GPU or for a short text]"
     ),
 ]
+Bf16 = Annotated[bool, setting_option(SegmentSettings, "bf16", "--bf16")]
 Force = Annotated[bool, typer.Option("--force", help="Start over, whatever is in --out.")]
 Lines = Annotated[
     str | None,
@@ -168,6 +169,7 @@ def segment(
     ray: options.Ray = None,
     workers: Workers = None,
     device: options.Device = "auto",
+    bf16: Bf16 = False,
     force: Force = False,
 ) -> None:
     """Segment a text with a trained segmenter. One line in, one line out.
@@ -194,12 +196,14 @@ def segment(
         source_alpha=source_alpha,
         seed=seed,
         epoch=epoch,
+        bf16=bf16,
     )
     _run(
         Session(device=device, workers=workers, ray=ray, progress=context.obj),
         partial(LineCutter, segmenter.absolute(), settings, format),
         segmenter,
-        {"command": "segment", "format": format} | changed(settings),
+        settings,
+        {"command": "segment", "format": format},
         source=source,
         target=target,
         out=out,
@@ -225,6 +229,7 @@ def score(
     ray: options.Ray = None,
     workers: Workers = None,
     device: options.Device = "auto",
+    bf16: Bf16 = False,
     force: Force = False,
 ) -> None:
     """Exact log-probability of every line, summed over all its segmentations. One line in, one line out.
@@ -244,13 +249,14 @@ def score(
 
     progress: Progress = context.obj
     settings = SegmentSettings(
-        source_dropout=source_dropout, source_alpha=source_alpha, seed=seed, epoch=epoch
+        source_dropout=source_dropout, source_alpha=source_alpha, seed=seed, epoch=epoch, bf16=bf16
     )
     totals = _run(
         Session(device=device, workers=workers, ray=ray, progress=progress),
         partial(LineScorer, segmenter.absolute(), settings),
         segmenter,
-        {"command": "score"} | changed(settings),
+        settings,
+        {"command": "score"},
         source=source,
         target=target,
         out=out,
@@ -286,6 +292,7 @@ def distill(
     ray: options.Ray = None,
     workers: Workers = None,
     device: options.Device = "auto",
+    bf16: Bf16 = False,
     force: Force = False,
     report: Annotated[
         Path | None,
@@ -342,7 +349,7 @@ def distill(
         segmenter=segmenter,
         source=source,
         target=target,
-        settings=DistillSettings(counts=counts, max_types=max_types),
+        settings=DistillSettings(counts=counts, max_types=max_types, bf16=bf16),
         session=session,
         batch_characters=batch_characters,
         force=force,
@@ -388,6 +395,7 @@ def _run(
     session: Session,
     answerer: Callable[..., Answerer],
     segmenter: Path,
+    settings: SegmentSettings,
     asked: Mapping[str, Any],
     *,
     source: Path | None,
@@ -397,7 +405,7 @@ def _run(
     lines: str | None,
     force: bool,
 ) -> Mapping[str, float]:
-    """Ask about every line; returns the sums over all lines. `asked` goes into the output's record."""
+    """Ask about every line; returns sums over all. Settings and `asked` go into the output's record."""
     from dpe import __version__
     from dpe.corpus_run.output import partial_file
     from dpe.corpus_run.run import WHOLE, CorpusText, Shard, segmenter_run
@@ -416,7 +424,7 @@ def _run(
     )
     for place in (out, out and partial_file(out)):
         refuse_overwriting(place, source, target, *model_files(segmenter))
-    with segmenter_run(answerer, segmenter, session, batch_characters) as (run, about):
+    with segmenter_run(answerer, segmenter, session, batch_characters, bf16=settings.bf16) as (run, about):
         text = CorpusText(source, target, has_source)
-        configuration = {**asked, "version": __version__, **about}
+        configuration = {**asked, **changed(settings), "version": __version__, **about}
         return run.write(text, out, configuration, force=force, lines=shard).totals

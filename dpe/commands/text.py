@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpe.choices import CountMethod, DictionaryFormat, Normalization, PieceFormat, VocabularyType
+from dpe.choices import CountMethod, DictionaryFormat, Normalization, VocabularyType
 from dpe.commands import options
 from dpe.commands.options import named_file, refuse_overwriting, setting_option
 from dpe.errors import UserError, refuse
@@ -103,6 +103,18 @@ def vocab(
         Path | None,
         typer.Option(metavar="DIR", help="Prune the vocabulary of this segmenter instead of learning one."),
     ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Convert codes of subword-nmt, or a tokenizer.json of Hugging Face, instead of learning.",
+        ),
+    ] = None,
+    glossary: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --from codes: the strings of --glossaries, one a line."),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="With --from-segmenter: processes. [default: one per core]")
     ] = None,
@@ -113,34 +125,48 @@ def vocab(
     With --from-segmenter it is the vocabulary of a trained segmenter, pruned to --size pieces: those stay
     whose removal would cost the segmenter's posterior over this text most. The result is a unigram model.
 
+    With --from, convert another tool's vocabulary; dpe then segments as that tool does. Codes name only the
+    characters that were merged; give the text that they were learned from too, to have all its characters.
+
     Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
     """
     from dpe.files import refuse_same_file
+    from dpe.text.conversion import convert
     from dpe.text.corpus import read_lines, write_lines
     from dpe.text.learning import learn_vocabulary
 
-    refuse_overwriting(out, *source, *target, protect)
-    refuse_overwriting(listing, *source, *target, protect, out)
-    if sum(path is not None and is_standard_stream(path) for path in (*source, *target, protect)) > 1:
-        raise UserError("Standard input (-) can be read only once; give files for the other inputs.")
+    inputs = [*source, *target, *(path for path in (protect, from_, glossary) if path)]
+    refuse_overwriting(out, *inputs)
+    refuse_overwriting(listing, *inputs, out)
     refuse_same_file([path.resolve() for path in (out, listing) if path])
-    if not source and not target:
-        raise UserError("No text to learn from; give --source or --target files.")
+    refuse(
+        (
+            sum(map(is_standard_stream, inputs)) > 1,
+            "Standard input (-) can be read only once; give files for the other inputs.",
+        ),
+        (not source and not target and not from_, "No text to learn from; give --source or --target files."),
+        (glossary and not from_, "--glossary goes with --from; strings to --protect are for learning."),
+        (protect and from_, "--protect is for learning; with --from, give the --glossary of the codes."),
+        (from_ and from_segmenter, "--from and --from-segmenter exclude each other; give one of them."),
+    )
     progress: Progress = context.obj
     if from_segmenter:
         learned = _pruned(context, from_segmenter)
+    elif from_:
+        strings = list(filter(None, read_lines(glossary))) if glossary else ()
+        lines = (line for path in [*source, *target] for line in read_lines(path))
+        learned = convert(from_, glossary=strings, text=progress.track(lines, "reading"))
     else:
-        protected = tuple(line for line in read_lines(protect) if line) if protect else ()
         settings = VocabularySettings(
             size=size,
             type=kind,
             normalization=normalization,
             character_coverage=character_coverage,
-            protected=protected,
+            protected=tuple(filter(None, read_lines(protect))) if protect else (),
             sample_lines=sample_lines,
         )
         learned = learn_vocabulary([*source, *target], settings, progress=progress)
-        learned.save(out)
+    learned.save(out)
     if listing:
         write_lines(listing, learned.listing())
     progress.say(f"{out}: {len(learned):,} pieces, {len(learned.characters):,} characters")
@@ -230,23 +256,15 @@ def encode(
     vocab: options.VocabularyFile,
     file: options.InputFile = None,
     method: Annotated[CountMethod, typer.Option(help="How to segment.")] = "bpe",
-    dropout: Annotated[float, typer.Option(min=0.0, max=1.0, help="For bpe-dropout.")] = 0.05,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, help="For unigram: sample with this sharpness instead of the best segmentation."
-        ),
-    ] = None,
+    dropout: options.DropoutOfCounts = 0.05,
+    alpha: options.Alpha = None,
     nbest: Annotated[
         int, typer.Option(help="For unigram with --alpha: sample among this many best; -1 is all.")
     ] = -1,
-    skew: Annotated[
-        float,
-        typer.Option(min=0.0, help="For uniform: the weight of a segmentation of n pieces is exp(-SKEW n)."),
-    ] = 0.0,
+    skew: options.Skew = 0.0,
     seed: Annotated[int, typer.Option(help="Random segmentations depend on seed, epoch and line only.")] = 1,
     epoch: Annotated[int, typer.Option(min=0, help="Another epoch gives other random segmentations.")] = 0,
-    format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
+    format: options.Format = "pieces",
     out: options.OutFile = None,
 ) -> None:
     """Segment text by counts: BPE, BPE dropout, longest match, unigram, uniform. One line in, one line out.
@@ -273,7 +291,7 @@ def decode(
     *,
     vocab: options.VocabularyFile,
     file: options.InputFile = None,
-    format: Annotated[PieceFormat, typer.Option(help="How pieces are written.")] = "pieces",
+    format: options.Format = "pieces",
     out: options.OutFile = None,
 ) -> None:
     """Turn pieces back into plain text. One line in, one line out; tabs between segmentations stay.

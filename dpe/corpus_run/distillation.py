@@ -75,6 +75,7 @@ def count_pieces(
         words,
         {"command": "distill", "counts": settings.counts, "max_types": settings.max_types},
         counts=settings.counts,
+        bf16=settings.bf16,
         session=session,
         batch_characters=batch_characters,
         force=force,

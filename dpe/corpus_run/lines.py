@@ -48,7 +48,9 @@ class _LineReader:
         self, directory: Path, settings: SegmentSettings, *, device: str, batch_characters: int
     ) -> None:
         torch.set_num_threads(1)
-        self.segmenter = Segmenter.load(directory, device=device, batch_characters=batch_characters)
+        self.segmenter = Segmenter.load(
+            directory, device=device, batch_characters=batch_characters, bf16=settings.bf16
+        )
         self._settings = settings
 
     def answers(
@@ -136,13 +138,14 @@ class PieceCounter(_LineReader):
     def __init__(
         self,
         directory: Path,
+        settings: SegmentSettings,
         counts: CountsOf,
         words: Collection[str],
         *,
         device: str,
         batch_characters: int,
     ) -> None:
-        super().__init__(directory, SegmentSettings(), device=device, batch_characters=batch_characters)
+        super().__init__(directory, settings, device=device, batch_characters=batch_characters)
         self._counts, self._words = counts, words
         self._totals: dict[str, float] = {}
 

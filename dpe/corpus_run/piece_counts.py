@@ -17,7 +17,8 @@ from dpe.errors import refuse
 from dpe.model.checkpoint import load_vocabulary, read_settings
 from dpe.model.settings import model_settings
 from dpe.segmenter.distillation import PieceCounts
-from dpe.segmenter.settings import SegmenterSettings
+from dpe.segmenter.settings import SegmenterSettings, SegmentSettings
+from dpe.settings import changed
 from dpe.text.text_file import ParallelText, Text
 from dpe.text.vocabulary import Vocabulary
 from dpe.training.processes import Session
@@ -59,6 +60,7 @@ class SegmenterText:
         session: Session,
         batch_characters: int,
         force: bool,
+        bf16: bool = False,
         lines: Shard = WHOLE,
     ) -> PieceCounts:
         """Count the pieces of the target, apart for these words and all others.
@@ -66,9 +68,10 @@ class SegmenterText:
         The segmenter's best segmentation is written beside `out`. Its record has the counts: there a killed
         run resumes, a second one is spared the network, and shards are joined. `asked` goes into it.
         """
-        answerer = partial(PieceCounter, self.directory.absolute(), counts, frozenset(words))
-        with segmenter_run(answerer, self.directory, session, batch_characters) as (run, about):
-            asked = {**asked, "text": self.text.describe(), **about}
+        settings = SegmentSettings(bf16=bf16)
+        answerer = partial(PieceCounter, self.directory.absolute(), settings, counts, frozenset(words))
+        with segmenter_run(answerer, self.directory, session, batch_characters, bf16=bf16) as (run, about):
+            asked = {**asked, **changed(settings), "text": self.text.describe(), **about}
             totals = run.write(self.text, segmented_file(out), asked, force=force, lines=lines).totals
         found = {kind: np.zeros(len(self.vocabulary)) for kind in ("", "other")}
         for key, value in totals.items():

@@ -331,12 +331,17 @@ def _checked(make: Callable[[], Answerer], check: Callable[[], None] | None) -> 
 
 @contextmanager
 def segmenter_run(
-    answerer: Callable[..., Answerer], segmenter: Path, session: Session, batch_characters: int
+    answerer: Callable[..., Answerer],
+    segmenter: Path,
+    session: Session,
+    batch_characters: int,
+    *,
+    bf16: bool = False,
 ) -> Iterator[tuple[CorpusRun, dict[str, Any]]]:
     """A run that asks a segmenter, on this machine or on a cluster, and what its outputs depend on."""
     with connected(session.ray, cpus=session.workers, progress=session.progress) as cluster:
         asked = session.device
-        device = torch.device(cluster.device(asked)) if cluster else choose_device(asked)
+        device = torch.device(cluster.device(asked)) if cluster else choose_device(asked, bf16=bf16)
         identity = fingerprint(segmenter)
         run = CorpusRun(
             answerer,

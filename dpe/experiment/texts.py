@@ -223,5 +223,7 @@ def make_vocabulary(
                 f"{model} is a {vocabulary.type} model, but the recipe needs {settings.type}; change "
                 "vocabulary.model or vocabulary.type."
             )
+        if vocabulary.marks_ends:
+            raise UserError(f"{model} marks where words end; vocabulary.model must mark where they begin.")
     vocabulary.save(out)
     return {"pieces": len(vocabulary), "characters": len(vocabulary.characters)}

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpe.lattice.lattice import LatticeBatch, LatticeBuilder
+from dpe.lattice.lattice import LatticeBatch, LatticeBuilder, tensors_on
 from dpe.text.draws import NOISE_STREAM, generator
 from dpe.text.words import MARKER
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from dpe.text.vocabulary import Vocabulary
-
-Batch = TypeVar("Batch", bound="DataclassInstance")
-
 
 # The characters of the vocabulary follow from FIRST_CHARACTER on, in its order.
 PAD_CHARACTER = 0
@@ -88,9 +83,9 @@ class MixedInput:
     """
 
     source: Tensor | None  # [sentence, token]; None for a language model
-    source_lengths: Tensor | None  # [sentence]
+    source_lengths: Tensor | None  # [sentence], on the CPU
     characters: Tensor  # [sentence, position]: BEGIN_CHARACTER, then the characters; padding on the right
-    word_ends: Tensor  # bool [sentence, position]: whether a marker, or the end of sentence, comes next
+    word_ends: Tensor  # bool [sentence, position], on the CPU: a marker, or the end of sentence, comes next
 
 
 @dataclass(frozen=True)
@@ -104,7 +99,9 @@ class MixedBatch(MixedInput):
     unknown_count: int  # characters that are in no piece
 
     def to(self, device: torch.device | str) -> MixedBatch:
-        return _moved(self, device)
+        """What the network computes with, on a device. What shapes depend on stays on the CPU."""
+        moved = tensors_on(device, self, but=("source_lengths", "word_ends"))
+        return replace(self, **moved, lattice=self.lattice.to(device))
 
 
 class MixedCollator:
@@ -189,14 +186,15 @@ class TranslationBatch:
     """Examples as tensors: `target_out[:, t]` is what follows `target_in[:, : t + 1]`."""
 
     source: Tensor  # [sentence, token]
-    source_lengths: Tensor  # [sentence]
+    source_lengths: Tensor  # [sentence], on the CPU
     target_in: Tensor  # [sentence, position], the beginning first
     target_out: Tensor  # [sentence, position], the end last
     lines: tuple[int, ...]
     token_count: int  # target pieces, and one end per sentence
 
     def to(self, device: torch.device | str) -> TranslationBatch:
-        return _moved(self, device)
+        """As `MixedBatch.to`."""
+        return replace(self, **tensors_on(device, self, but=("source_lengths",)))
 
 
 def collate_translation(examples: Sequence[TranslationExample], vocabulary: Vocabulary) -> TranslationBatch:
@@ -221,10 +219,3 @@ def _padded(rows: Sequence[Sequence[int]], *, fill: int) -> tuple[Tensor, Tensor
     padded = np.full((len(rows), lengths.max()), fill)
     padded[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(rows)
     return torch.from_numpy(padded), torch.from_numpy(lengths)
-
-
-def _moved(batch: Batch, device: torch.device | str) -> Batch:
-    """A batch with all its tensors on a device."""
-    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    tensors = {name: value.to(device) for name, value in values.items() if hasattr(value, "to")}
-    return replace(batch, **tensors)

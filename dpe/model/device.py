@@ -29,8 +29,11 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, -1))
 
 
-def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
-    """`auto` is a GPU where there is one; with many processes each takes its own, or the one that it sees."""
+def choose_device(name: str, *, local_rank: int = 0, bf16: bool = False) -> torch.device:
+    """`auto` is a GPU where there is one; with many processes each takes its own, or the one that it sees.
+
+    With `bf16` it must be a GPU: some CPUs that claim to know bfloat16 kill the process instead.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda":
@@ -43,4 +46,6 @@ def choose_device(name: str, *, local_rank: int = 0) -> torch.device:
     device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError("The device cuda was asked for, but torch sees no GPU; use --device cpu.")
+    if bf16 and device.type != "cuda":
+        raise UserError("bf16 is for GPUs, but the device is the CPU; leave bf16 out.")
     return device

@@ -104,7 +104,8 @@ class _EdgeScores(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         """At each position the logits receive the edges' gradients, less their sum times the softmax."""
         states, output_weight, edge_positions, edge_pieces = ctx.saved_tensors
-        kept_edges = edges_that_matter(gradient, edge_positions, ctx.options.threshold)
+        matters = edges_that_matter(gradient, edge_positions, len(states), ctx.options.threshold)
+        kept_edges = matters.nonzero()[:, 0]  # once: a GPU is waited for
         edge_pieces, gradient = edge_pieces[kept_edges], gradient[kept_edges]
         positions, edge_rows = torch.unique_consecutive(edge_positions[kept_edges], return_inverse=True)
         row_sums = gradient.new_zeros(len(positions)).index_add_(0, edge_rows, gradient)
@@ -129,7 +130,9 @@ def _softmax(output_weight: Tensor, options: _Options, *, rows: int) -> ChunkedS
     )
 
 
-def edges_that_matter(gradient: Tensor, edge_positions: Tensor, threshold: float) -> Tensor:
+def edges_that_matter(
+    gradient: Tensor, edge_positions: Tensor, position_count: int, threshold: float
+) -> Tensor:
     """The edges that leave a position which receives enough gradient. # bool [edge]
 
     Absolute values, so that edges of opposite sign do not cancel. A position that receives exactly 0 never
@@ -137,7 +140,7 @@ def edges_that_matter(gradient: Tensor, edge_positions: Tensor, threshold: float
     """
     if len(edge_positions) == 0:
         return torch.ones_like(edge_positions, dtype=torch.bool)
-    received = gradient.new_zeros(int(edge_positions[-1]) + 1).index_add_(0, edge_positions, gradient.abs())
+    received = gradient.new_zeros(position_count).index_add_(0, edge_positions, gradient.abs())
     return ~(received <= threshold * received.max())[edge_positions]
 
 

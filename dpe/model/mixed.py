@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,9 @@ from dpe.text.words import MARKER
 if TYPE_CHECKING:
     from dpe.model.settings import MixedSettings
     from dpe.text.vocabulary import Vocabulary
+
+
+LazyStates = Callable[[Tensor | None], Tensor]  # positions, or None for all -> [position, width]
 
 
 class MixedTransformer(nn.Module):
@@ -111,6 +114,10 @@ class MixedTransformer(nn.Module):
         Position `sentence * columns + t` has read the first t characters of its sentence, where `columns` is
         the padded length of all sentences. States of padding are finite and have no meaning.
         """
+        return self.decoded(batch, *self.encoded(batch))(None)
+
+    def lazy_states(self, batch: MixedInput) -> LazyStates:
+        """As `states`, but the last feed-forward is left until positions are asked for."""
         return self.decoded(batch, *self.encoded(batch))
 
     def encoded(self, batch: MixedInput) -> tuple[Tensor | None, Tensor | None]:
@@ -123,9 +130,10 @@ class MixedTransformer(nn.Module):
         mask = key_mask(batch.source_lengths, batch.source.shape[1], batch.source.device)
         return self.encoder(self.source_embedding(batch.source), mask), mask
 
-    def decoded(self, batch: MixedInput, memory: Tensor | None, mask: Tensor | None) -> Tensor:
-        """The states of a batch given the encoder's output. # [position, width]"""
-        embedded = self.character_embedding(batch.characters)  # [sentence, position, width]
-        if isinstance(self.decoder, WordDecoder):
-            return self.decoder(embedded, batch.word_ends, memory, mask).flatten(0, 1)  # type: ignore[no-any-return]
-        return self.decoder(embedded, memory, mask).flatten(0, 1)  # type: ignore[no-any-return]
+    def decoded(self, batch: MixedInput, memory: Tensor | None, mask: Tensor | None) -> LazyStates:
+        """The states of a batch given the encoder's output."""
+        decoder, table = self.decoder, self.character_embedding
+        if isinstance(decoder, WordDecoder):
+            return decoder(batch.characters, batch.word_ends, memory, mask, embedding=table)  # type: ignore[no-any-return]
+        unfinished = decoder(table(batch.characters), memory, mask, finish=False).flatten(0, 1)
+        return lambda at: decoder.finished(unfinished if at is None else unfinished[at])

@@ -8,7 +8,7 @@ if and only if the norms come first; for attention see attention.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -59,9 +59,7 @@ class FeedForward(nn.Module):
         self.outer = Linear(settings.feed_forward, settings.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.flatten(
-            0, 1
-        )  # [row, width]: Linear's output for rows is not a view, so it may be overwritten
+        rows = x.flatten(0, -2)  # [row, width]: of rows Linear's output is no view and may be overwritten
         return self.outer(F.relu(self.inner(rows), inplace=True)).view_as(x)  # type: ignore[no-any-return]
 
 
@@ -109,14 +107,18 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(settings)
         self.feed_forward_residual = Residual(settings)
 
-    def forward(
+    def attended(
         self, x: Tensor, memory: Tensor | None, memory_mask: Tensor | None, cache: LayerCache | None
     ) -> Tensor:
+        """All of the layer but `fed_forward`, which looks at one position at a time."""
         x = self.self_attention_residual(x, lambda y: self.self_attention(y, cache=cache))
         if memory is not None:
             x = self.cross_attention_residual(
                 x, lambda y: self.cross_attention(y, memory, memory_mask, cache)
             )
+        return x
+
+    def fed_forward(self, x: Tensor) -> Tensor:
         return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
 
 
@@ -159,9 +161,11 @@ class Decoder(Stack):
     Padding must be on the right: then no real position sees it, and causal attention needs no mask.
     """
 
+    layers: Sequence[DecoderLayer]
+
     def __init__(self, settings: TransformerSettings, *, cross_attention: bool) -> None:
         super().__init__(settings)
-        self.layers = nn.ModuleList(
+        self.layers = nn.ModuleList(  # type: ignore[assignment]
             DecoderLayer(settings, cross_attention=cross_attention) for _ in range(settings.decoder_layers)
         )
         initialise(self)
@@ -172,14 +176,24 @@ class Decoder(Stack):
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
         cache: DecoderCache | None = None,
+        *,
+        finish: bool = True,
     ) -> Tensor:
-        """All positions at once, or, with a cache, the next one. `memory` is the encoder's output."""
+        """All positions at once, or, with a cache, the next one. `memory` is the encoder's output.
+
+        The end, `finished`, looks at one position at a time, so it may be left for those that are wanted.
+        """
         x = self.with_positions(embedded, cache.length if cache else 0)
         for index, layer in enumerate(self.layers):
-            x = layer(x, memory, memory_mask, cache.layers[index] if cache else None)
+            x = self.layers[index - 1].fed_forward(x) if index else x
+            x = layer.attended(x, memory, memory_mask, cache.layers[index] if cache else None)
         if cache:
             cache.length += embedded.shape[1]
-        return self.final_norm(x)  # type: ignore[no-any-return]
+        return self.finished(x) if finish else x
+
+    def finished(self, x: Tensor) -> Tensor:
+        """The last feed-forward and norm, of all positions or some. # [..., width]"""
+        return self.final_norm(self.layers[-1].fed_forward(x))  # type: ignore[no-any-return]
 
 
 def initialise(module: nn.Module) -> None:

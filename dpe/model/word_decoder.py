@@ -14,8 +14,8 @@ only where the word does end, so there is no more to compute than one state a wo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -71,40 +71,53 @@ class WordDecoder(nn.Module):
         self.register_buffer("row", row, persistent=False)
 
     def forward(
-        self, embedded: Tensor, word_ends: Tensor, memory: Tensor | None, memory_mask: Tensor | None
-    ) -> Tensor:
-        """The states, and last the logit of a word's end. # [sentence, position, width + 1]
+        self,
+        characters: Tensor,
+        word_ends: Tensor,
+        memory: Tensor | None,
+        memory_mask: Tensor | None,
+        *,
+        embedding: nn.Embedding,
+    ) -> Callable[[Tensor | None], Tensor]:
+        """What gives the states of positions, each with the logit of a word's end. # [position, width + 1]
 
-        embedded [sentence, position, width], word_ends bool [sentence, position].
+        characters [sentence, position], and word_ends bool [sentence, position] on the CPU.
         """
-        numbers = word_numbers(word_ends)  # [sentence, position]
-        columns = int(numbers.max()) + 2  # words of the sentence that has most, and what follows the last
-        read = self.words_before(embedded, word_ends, numbers, columns)
-        words = self.word_layers(read, memory, memory_mask)  # [sentence, word, width]
-        rows = numbers + columns * torch.arange(len(numbers), device=numbers.device)[:, None]
+        batch = _Words.of(word_ends, characters.device)
+        read = self.words_before(characters, batch, embedding)
+        words = self.word_layers(read, memory, memory_mask).flatten(0, 1)  # [row, width]
         starts = self.start(words) / self.word_layers.scale  # as large as embeddings
-        starts = F.embedding(rows, starts.flatten(0, 1))  # [sentence, position, width]
-        states = self.character_layers(embedded + starts)
-        logits = self.word_end(states).flatten(0, 1)  # [position, 1]
-        ends = word_ends.flatten().nonzero()[:, 0]  # [end]
-        after_words = F.embedding(rows.flatten()[ends] + 1, words.flatten(0, 1))  # [end, width]
-        states = states.flatten(0, 1).index_copy(0, ends, after_words)
-        return torch.cat([states, logits], dim=1).view(*numbers.shape, -1)
+        starts = F.embedding(batch.rows, starts)  # [sentence, position, width]
+        unfinished = self.character_layers(embedding(characters) + starts, finish=False)
 
-    def words_before(self, embedded: Tensor, word_ends: Tensor, numbers: Tensor, columns: int) -> Tensor:
+        def states(positions: Tensor | None) -> Tensor:
+            def wanted(x: Tensor) -> Tensor:
+                return x.flatten(0, 1) if positions is None else x.flatten(0, 1)[positions]
+
+            found = self.character_layers.finished(wanted(unfinished))
+            ends = batch.ends if positions is None else wanted(batch.word_ends).nonzero()[:, 0]
+            after_words = F.embedding(wanted(batch.rows)[ends] + 1, words)  # [end, width]
+            return torch.cat([found.index_copy(0, ends, after_words), self.word_end(found)], dim=1)
+
+        return states
+
+    def words_before(self, characters: Tensor, batch: _Words, embedding: nn.Embedding) -> Tensor:
         """A vector of the word before each word, 0 for the first. # [sentence, word, width]
 
-        Its characters are convolved with their neighbours, but for the one after the word, and summed.
+        Its characters are convolved with their neighbours, but for the one after the word, and summed. Each
+        character of the alphabet is multiplied with the weights once, not wherever it stands.
         """
-        before = F.pad(embedded, (0, 0, 1, -1))
-        after = F.pad(embedded.masked_fill(word_ends.roll(1, 1)[:, :, None], 0.0), (0, 0, -1, 1))
-        features = F.relu(self.convolution(torch.cat([before, embedded, after], dim=2))).flatten(0, 1)
-        sentences = torch.arange(len(numbers), device=numbers.device)[:, None]
-        following = (numbers + 1 + columns * sentences).flatten()  # [character], the row of the next word
-        size = len(numbers) * columns
-        sums = features.new_zeros(size, features.shape[1]).index_add(0, following, features)
-        counts = following.bincount(minlength=size).clamp(min=1)[:, None]
-        return (sums * counts.to(sums.dtype).rsqrt()).view(len(numbers), columns, -1)
+        width, nothing = embedding.embedding_dim, embedding.num_embeddings
+        alphabet = F.pad(embedding.weight, (0, 0, 0, 1))  # and `nothing`, which is 0
+        weight = self.convolution.weight.view(width, 3, width).transpose(0, 1).flatten(0, 1)
+        table = F.linear(alphabet, weight).view(-1, width)  # [character before, itself, after, next one ...]
+        before = F.pad(characters, (1, -1), value=nothing)
+        after = F.pad(characters, (-1, 1), value=nothing).masked_fill(batch.word_ends, nothing)
+        three = 3 * torch.stack([before, characters, after], dim=2).flatten(0, 1)  # [position, 3]
+        three += torch.arange(3, device=three.device)
+        features = F.relu(F.embedding_bag(three, table, mode="sum") + self.convolution.bias)
+        sums = features.new_zeros(len(batch.sizes), width).index_add(0, batch.rows.flatten() + 1, features)
+        return (sums * batch.sizes[:, None].to(sums.dtype).rsqrt()).view(len(characters), -1, width)
 
     def edge_scores(
         self, states: Tensor, output_weight: Tensor, positions: Tensor, pieces: Tensor, *, threshold: float
@@ -114,6 +127,8 @@ class WordDecoder(nn.Module):
         scores = F.logsigmoid(torch.where(self.begins_word[pieces], 1, -1) * logits[positions])
         for own, is_own in ((self.words, self.begins_word[pieces]), (self.others, ~self.begins_word[pieces])):
             edges = is_own.nonzero()[:, 0]
+            if not len(edges):  # what a search asks for often is of one kind
+                continue
             found = edge_scores(
                 states,
                 output_weight.index_select(0, own),
@@ -122,24 +137,45 @@ class WordDecoder(nn.Module):
                 threshold=threshold,
             )
             scores = scores.index_add(0, edges, found)
-        return _SparseGradient.apply(scores, positions, threshold)  # type: ignore[no-any-return, no-untyped-call]
+        return _SparseGradient.apply(scores, positions, len(states), threshold)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Words(NamedTuple):
+    """Where the words of a batch are. Row `sentence * columns + n` is that of the n-th word of a sentence.
+
+    Made on the CPU, where the words are known: a GPU is sent this and not waited for.
+    """
+
+    word_ends: Tensor  # bool [sentence, position]
+    rows: Tensor  # [sentence, position], of the word that the character belongs to
+    ends: Tensor  # [end], the positions, in all sentences, at which a word ends
+    sizes: Tensor  # [row], characters of the word before, at least 1
+
+    @classmethod
+    def of(cls, word_ends: Tensor, device: torch.device) -> _Words:
+        numbers = word_numbers(word_ends)  # [sentence, position]
+        columns = int(numbers.max()) + 2  # words of the sentence that has most, and what follows the last
+        rows = numbers + columns * torch.arange(len(numbers))[:, None]
+        sizes = (rows.flatten() + 1).bincount(minlength=len(numbers) * columns).clamp(min=1)
+        ends = word_ends.flatten().nonzero()[:, 0]  # [end]
+        return cls(*(part.to(device, non_blocking=True) for part in (word_ends, rows, ends, sizes)))
 
 
 class _SparseGradient(torch.autograd.Function):
     """The same scores; positions that matter little get no gradient, neither by a softmax nor by a logit."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, positions: Tensor, threshold: float) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, positions: Tensor, position_count: int, threshold: float) -> Tensor:
         ctx.save_for_backward(positions)
-        ctx.threshold = threshold
+        ctx.count, ctx.threshold = position_count, threshold
         return scores.view_as(scores)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         (positions,) = ctx.saved_tensors
-        matters = edges_that_matter(gradient, positions, ctx.threshold)
-        return gradient.where(matters, 0.0), None, None
+        matters = edges_that_matter(gradient, positions, ctx.count, ctx.threshold)
+        return gradient.where(matters, 0.0), None, None, None
 
 
 def word_numbers(word_ends: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from dpe.lattice.dynamic_program import Cuts
 
 if TYPE_CHECKING:
     from dpe.lattice.lattice import Bucket, LatticeBatch
+    from dpe.model.batching import MixedBatch
     from dpe.model.mixed import MixedTransformer
 
 _ROUNDS = 5  # then all positions of the remaining words are computed
@@ -28,12 +29,11 @@ _LONGEST_WORD = 64  # a longer one, with its many segmentations, would take many
 class PositionScores:
     """Edge scores that are computed for the positions asked for, and are 0 elsewhere."""
 
-    def __init__(self, model: MixedTransformer, states: Tensor, lattice: LatticeBatch) -> None:
-        """States [position, width] of the whole batch, as the lattice counts them."""
-        self._model, self._states, self._lattice = model, states, lattice
+    def __init__(self, model: MixedTransformer, batch: MixedBatch) -> None:
+        self._model, self._states, self._lattice = model, model.lazy_states(batch), batch.lattice
         # Sums over a sentence lose digits in float32.
-        self.scores = states.new_zeros(len(lattice.edge_positions), dtype=torch.float64)  # [edge]
-        self.known = states.new_zeros(len(states), dtype=torch.bool)  # [position]
+        self.scores = batch.characters.new_zeros(len(self._lattice.edge_positions), dtype=torch.float64)
+        self.known = batch.characters.new_zeros(batch.characters.numel(), dtype=torch.bool)  # [position]
         self.is_complete = False
 
     def look_at(self, positions: Tensor) -> None:
@@ -47,8 +47,8 @@ class PositionScores:
         self.is_complete = True
 
     def _compute(self, edges: Tensor | slice) -> None:
-        positions, pieces = self._lattice.edge_positions[edges], self._lattice.edge_pieces[edges]
-        found = self._model.edge_scores(self._states, positions, pieces)
+        positions, rows = torch.unique_consecutive(self._lattice.edge_positions[edges], return_inverse=True)
+        found = self._model.edge_scores(self._states(positions), rows, self._lattice.edge_pieces[edges])
         self.scores[edges] = found.to(self.scores.dtype)
 
 

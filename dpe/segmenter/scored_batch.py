@@ -70,8 +70,7 @@ class ScoredBatch:
         batch = collator.collate(examples, epoch=0).to(model.output_weight.device)
         if is_long(examples[0]):
             return cls(examples, batch.lattice, long_line_scores(model, batch), vocabulary)
-        scores = PositionScores(model, model.states(batch), batch.lattice)
-        return cls(examples, batch.lattice, scores, vocabulary)
+        return cls(examples, batch.lattice, PositionScores(model, batch), vocabulary)
 
     @cached_property
     def _scores(self) -> Tensor:

@@ -47,14 +47,20 @@ class Segmenter:
     """
 
     def __init__(
-        self, model: MixedTransformer, vocabulary: Vocabulary, *, source: bool, batch_characters: int
+        self,
+        model: MixedTransformer,
+        vocabulary: Vocabulary,
+        *,
+        source: bool,
+        batch_characters: int,
+        bf16: bool,
     ) -> None:
         """Use `load`."""
         self.vocabulary = vocabulary
         self.has_source = source
         self._model = model.eval().requires_grad_(False)
         self._collator = MixedCollator(vocabulary)
-        self._batch_characters = batch_characters
+        self._batch_characters, self._bf16 = batch_characters, bf16
         self._source_segmenters: dict[tuple[float, float | None], CountSegmenter] = {}
         self._reload: Callable[[], Segmenter] | None = None
 
@@ -65,20 +71,27 @@ class Segmenter:
 
     @classmethod
     def load(
-        cls, directory: Path | str, *, device: str = "cpu", batch_characters: int = BATCH_CHARACTERS
+        cls,
+        directory: Path | str,
+        *,
+        device: str = "cpu",
+        batch_characters: int = BATCH_CHARACTERS,
+        bf16: bool = False,
     ) -> Segmenter:
-        """Read what `dpe train-segmenter` wrote; `batch_characters` bounds what is computed at once."""
-        directory = Path(directory)
+        """Read what `dpe train-segmenter` wrote; `batch_characters` bounds what is computed at once.
+
+        With `bf16` a GPU computes the network in bfloat16, and all sums over segmentations in float64 still.
+        """
+        directory, place = Path(directory), choose_device(device, bf16=bf16)
         record = read_settings(directory, "segmenter")
         settings = model_settings(record, SegmenterSettings, str(directory))
         vocabulary = load_vocabulary(directory, record)
         model = MixedTransformer.of(settings, vocabulary, source=settings.source)
         load_weights(directory, model)
-        model.to(choose_device(device))
-        segmenter = cls(model, vocabulary, source=settings.source, batch_characters=batch_characters)
-        segmenter._reload = partial(
-            cls.load, directory.absolute(), device=device, batch_characters=batch_characters
-        )
+        model.to(place)
+        options: dict[str, Any] = {"batch_characters": batch_characters, "bf16": bf16}
+        segmenter = cls(model, vocabulary, source=settings.source, **options)
+        segmenter._reload = partial(cls.load, directory.absolute(), device=device, **options)
         return segmenter
 
     @overload
@@ -196,10 +209,12 @@ class Segmenter:
         """One answer per example, in their order; batches hold examples of similar length."""
         found: dict[int, Answer] = {}
         budget = (self._batch_characters, self._batch_characters)
+        device = self._model.output_weight.device.type
         for batch in batches_by_length(enumerate(examples), lambda item: self._size(item[1]), budget=budget):
             places, members = zip(*batch, strict=True)
-            scored = ScoredBatch.of(self._model, self._collator, self.vocabulary, members)
-            found.update(zip(places, answer(scored), strict=True))
+            with torch.autocast(device, dtype=torch.bfloat16, enabled=self._bf16):
+                scored = ScoredBatch.of(self._model, self._collator, self.vocabulary, members)
+                found.update(zip(places, answer(scored), strict=True))
         return [found[place] for place in range(len(found))]
 
     def _size(self, example: MixedExample) -> tuple[int, int]:

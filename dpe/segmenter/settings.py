@@ -45,6 +45,7 @@ class SegmentSettings(Settings):
     )
     seed: int = setting(1, "Same seed, same random segmentations.")
     epoch: int = setting(0, "Another epoch gives other random segmentations.")
+    bf16: bool = setting(False, "Let the network compute in bfloat16, on a GPU only.")
 
     @property
     def is_random(self) -> bool:
@@ -64,6 +65,7 @@ class DistillSettings(Settings):
         200_000, "Word types that are fitted, the most frequent; pieces of others are only counted.", low=1
     )
     max_updates: int = setting(300, "Updates of the fit, at most.", low=1)
+    bf16: bool = setting(False, "Let the network compute in bfloat16, on a GPU only.")
 
 
 SEGMENTER_PRESETS = read_presets("segmenter", SegmenterSettings)

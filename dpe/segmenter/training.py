@@ -148,9 +148,9 @@ class SegmenterTask:
     def collate(self, examples: list[MixedExample], epoch: int) -> MixedBatch:
         return self._collator.collate(examples, epoch=epoch)
 
-    def loss(self, batch: MixedBatch) -> tuple[Tensor, float, int]:
+    def loss(self, batch: MixedBatch) -> tuple[Tensor, Tensor, int]:
         nats = -marginal_log_likelihood(batch_edge_scores(self.model, batch), batch).sum()
-        return nats, float(nats.detach()), batch.character_count
+        return nats, nats.detach(), batch.character_count
 
     @torch.no_grad()
     def evaluate(self, processes: Processes) -> dict[str, float]:

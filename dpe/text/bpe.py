@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,12 +55,18 @@ class BpeDropout:
         return self._vocabulary.write_unknown(marked, pieces)
 
     def _analyse(self, text: str) -> MergingWord:
+        carriers = self._vocabulary.carriers
         symbols: list[str] = []
         solid: list[int] = []
         for part, protected in self._vocabulary.word_parts(text):
             solid += [len(symbols)] * protected
-            symbols += [part] if protected else part
+            symbols += [part] if protected else start_symbols(part, carriers)
         return MergingWord.start(symbols, frozenset(solid), self._ranks)
+
+
+def start_symbols(text: str, carriers: Collection[str]) -> Sequence[str]:
+    """What merging begins with: the characters, a last one with its marker if together they are a carrier."""
+    return [*text[:-2], text[-2:]] if text[-2:] in carriers else text
 
 
 class MergingWord(NamedTuple):

@@ -19,7 +19,7 @@ _WORD_CHARACTERS = 6  # of an average word, with its marker
 
 # SentencePiece's model types and piece types (sentencepiece_model.proto).
 UNIGRAM, BPE = 1, 2
-NORMAL, CONTROL, USER_DEFINED, BYTE = 1, 3, 4, 6
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 _FIRST_PRIVATE = 0xF0000
 
 
@@ -30,6 +30,14 @@ def parse(content: bytes, name: str) -> Any:
         model.ParseFromString(content)
     except DecodeError as error:
         raise UserError(f"{name} is not a SentencePiece model, or is damaged.") from error
+    return model
+
+
+def empty_model(type: int) -> Any:
+    """A model of this type without pieces, which leaves text as it is but for its spaces."""
+    model: Any = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]  # generated at import
+    model.trainer_spec.model_type = type
+    model.normalizer_spec.name = "identity"
     return model
 
 

@@ -122,6 +122,15 @@ class Vocabulary:
         return {p: rank_of_score[self.scores[p]] for p in merged}
 
     @cached_property
+    def carriers(self) -> frozenset[str]:
+        """Last characters of words with their markers that are one symbol before any merge.
+
+        Only models made of subword-nmt's codes have them; SentencePiece knows them by scores above 0.
+        """
+        has_them = self.type == "bpe" and self.marks_ends
+        return frozenset(p for p, score in self.scores.items() if score > 0) if has_them else frozenset()
+
+    @cached_property
     def characters(self) -> tuple[str, ...]:
         """Every code point of the pieces that may match text, sorted."""
         return tuple(sorted({character for piece in self.ids for character in piece}))
@@ -304,5 +313,5 @@ def _flaws(model: Any) -> Iterator[str]:
             place = "last" if trainer.treat_whitespace_as_suffix else "first"
             yield (
                 f"has the piece {p.piece!r}, which crosses a word boundary (U+2581 may only be {place}); "
-                "learn one with split_by_whitespace"
+                "learn one whose pieces do not (SentencePiece: split_by_whitespace; Metaspace: split)"
             )

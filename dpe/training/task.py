@@ -43,7 +43,7 @@ class Task(Protocol):
     def collate(self, examples: list[Any], epoch: int) -> Any:
         """A batch of tensors, with `to(device)`."""
 
-    def loss(self, batch: Any) -> tuple[Tensor, float, int]:
+    def loss(self, batch: Any) -> tuple[Tensor, Tensor, int]:
         """The sum to minimise (nats), the sum to report (nats), and over how many units they go."""
 
     def evaluate(self, processes: Processes) -> dict[str, float]:

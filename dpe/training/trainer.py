@@ -261,7 +261,7 @@ class Trainer:
         with torch.autocast(device, dtype=torch.bfloat16, enabled=settings.bf16 and device == "cuda"):
             loss, nats, units = self.task.loss(batch.to(processes.device))
         loss.backward()  # type: ignore[no-untyped-call]
-        return nats, units, len(batch.lines)
+        return float(nats), units, len(batch.lines)  # waits for a GPU, which has all its work by now
 
     def _step(self, units: float) -> None:
         """Divide, clip, and take the step at this step's learning rate; never along an infinite gradient."""

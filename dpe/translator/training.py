@@ -208,11 +208,11 @@ class TranslatorTask:
     def collate(self, examples: list[TranslationExample], epoch: int) -> TranslationBatch:
         return collate_translation(examples, self._vocabulary)
 
-    def loss(self, batch: TranslationBatch) -> tuple[Tensor, float, int]:
+    def loss(self, batch: TranslationBatch) -> tuple[Tensor, Tensor, int]:
         smoothed, nats = label_smoothed_cross_entropy(
             self.model, batch, smoothing=self._settings.label_smoothing
         )
-        return smoothed, float(nats), batch.token_count
+        return smoothed, nats, batch.token_count
 
     @torch.no_grad()
     def evaluate(self, processes: Processes) -> dict[str, float]:
