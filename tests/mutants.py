@@ -40,8 +40,8 @@ FAULTS = (
     ),
     Fault(
         "translator/targets.py",
-        "in text[line].split",
-        "in text[max(line - 1, 0)].split",
+        "in pieces[line].split",
+        "in pieces[max(line - 1, 0)].split",
         PROTOCOL + "test_a_line_is_trained_with_its_own_source_and_target",
     ),
     Fault(
@@ -161,8 +161,8 @@ FAULTS = (
     ),
     Fault(
         "translator/training.py",
-        "Draw(self._settings.cut_seed, epoch, number)",
-        "Draw(1, epoch, number)",
+        "Draw(self.settings.cut_seed, self.epoch, number)",
+        "Draw(1, self.epoch, number)",
         PROTOCOL + "test_random_segmentations_have_the_dropout_and_the_seed_of_the_settings",
     ),
     Fault(
@@ -188,6 +188,18 @@ FAULTS = (
         "length_penalty=search.length_penalty,",
         "length_penalty=1.0,",
         "test_translator.py::test_scores_are_log_probabilities_over_length",
+    ),
+    Fault(
+        "training/trainer.py",
+        "start=position.window,",
+        "start=0,",
+        TRAINER + "test_a_resumed_training_loads_no_line_of_the_windows_before",
+    ),
+    Fault(
+        "model/batch_order.py",
+        "[share::shares] for share in own]",
+        "[own[0] :: shares] for share in own]",
+        "test_batching.py::test_ranks_load_their_shares_only_and_have_the_batches_of_one",
     ),
     Fault(
         "model/batch_order.py",
@@ -250,7 +262,7 @@ FAULTS = (
         "test_data.py::test_spawned_workers_that_persist_follow_the_epoch",
     ),
     Fault(
-        "evaluation/scores.py",
+        "evaluation/significance.py",
         "p_value = (int(as_far.sum()) + 1)",
         "p_value = (int(as_far.sum()) // 2 + 1)",
         "test_scores.py::test_interval_and_p_are_those_of_texts_resampled_for_real",

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,9 +172,9 @@ def test_fixed_targets_are_cut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     cuts: list[Path] = []
     segment = KeptCuts._segment
 
-    def noted(self: KeptCuts, out: Path, settings: SegmentSettings) -> None:
+    def noted(self: KeptCuts, out: Path, settings: SegmentSettings, *more: Any) -> None:
         cuts.append(out)
-        segment(self, out, settings)
+        segment(self, out, settings, *more)
 
     monkeypatch.setattr(KeptCuts, "_segment", noted)
     translators = [made.translator(system, 1) for system in made.recipe.systems[1:]]

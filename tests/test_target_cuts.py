@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from dpe.corpus_run.lines import LineCutter
+from dpe.corpus_run.run import Answers, NumberedPairs
 from dpe.errors import UserError
 from dpe.segmenter.settings import SegmentSettings
 from dpe.store import key_of
 from dpe.text.bpe import BpeDropout
+from dpe.text.corpus import read_lines
 from dpe.text.draws import Draw
 from dpe.training.processes import Processes, Session
 from dpe.translator.settings import TranslatorSettings
@@ -60,7 +63,7 @@ def test_the_key_of_targets_holds_how_their_sources_are_drawn_and_no_defaults(
 class SlowCuts(KeptCuts):
     """Writes the same pieces for every request, slowly."""
 
-    def _segment(self, out: Path, settings: SegmentSettings) -> None:
+    def _segment(self, out: Path, settings: SegmentSettings, *more: Any) -> None:
         (out.parent / "calls").open("a").write("x")
         time.sleep(0.3)
         out.with_suffix(".aside").write_bytes(gzip.compress("▁a b\n".encode()))
@@ -111,6 +114,51 @@ def test_cuts_are_made_once_while_others_wait(tmp_path: Path, ranks: tuple[int, 
     assert (tmp_path / "cuts" / "calls").read_text() == "x"
 
 
+def test_processes_segment_some_lines_each_and_the_first_joins_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six windows in four shards; one of them was made before a kill."""
+    monkeypatch.setattr("dpe.corpus_run.run.WINDOW", 50)
+    monkeypatch.setattr("dpe.translator.targets.WINDOW", 50)
+    segmenter = save_segmenter(tmp_path / "segmenter", learned_vocabulary())
+    text, settings = (
+        open_corpus(write_corpus(tmp_path), "train"),
+        SegmentSettings(source_dropout=0.2, epoch=4),
+    )
+    cut, numbers = LineCutter.__call__, list[int]()
+
+    def counted(self: LineCutter, lines: NumberedPairs) -> Answers:
+        numbers.extend(lines.numbers)
+        return cut(self, lines)
+
+    monkeypatch.setattr(LineCutter, "__call__", counted)
+    whole, parts = (
+        KeptCuts(segmenter, text, tmp_path / name, Session(workers=1)) for name in ("whole", "parts")
+    )
+    wanted = read_lines(whole.make(settings))
+    found = FORK.SimpleQueue()
+
+    def start(rank: int) -> None:
+        numbers.clear()
+        parts.make(settings, Processes(rank, 4))
+        found.put(sorted(numbers))
+
+    before = FORK.Process(target=start, args=(2,))
+    before.start()
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "parts").glob("*.2-of-4.gz")) or list((tmp_path / "parts").glob(".*.lock")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    before.kill()  # it waits for the others
+    before.join()
+    at_the_same_time(start, [(rank,) for rank in range(4)])
+    shares = sorted(found.get() for _ in range(4))
+    assert shares == [[], [*range(50)], [*range(50, 150)], [*range(200, 300)]]
+    assert list(read_lines(parts.path(settings))) == list(wanted)
+    kept = [sorted(one.name for one in (tmp_path / name).iterdir()) for name in ("whole", "parts")]
+    assert kept[0] == kept[1]
+
+
 def test_other_cuts_do_not_wait(tmp_path: Path) -> None:
     save_segmenter(tmp_path / "segmenter", learned_vocabulary())
     meeting = FORK.Barrier(2)
@@ -118,9 +166,9 @@ def test_other_cuts_do_not_wait(tmp_path: Path) -> None:
     class MeetingCuts(SlowCuts):
         """Segments when another process segments at the same time."""
 
-        def _segment(self, out: Path, settings: SegmentSettings) -> None:
+        def _segment(self, out: Path, settings: SegmentSettings, *more: Any) -> None:
             meeting.wait(timeout=60)
-            super()._segment(out, settings)
+            super()._segment(out, settings, *more)
 
     def start(epoch: int) -> None:
         targets(MeetingCuts, tmp_path, str(epoch), Processes()).start(epoch)

@@ -260,9 +260,9 @@ def epochs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     segment = KeptCuts._segment
 
-    def counting(self: KeptCuts, out: Path, settings: SegmentSettings) -> None:
+    def counting(self: KeptCuts, out: Path, settings: SegmentSettings, *more: Any) -> None:
         found.append(settings.epoch)
-        segment(self, out, settings)
+        segment(self, out, settings, *more)
 
     monkeypatch.setattr(KeptCuts, "_segment", counting)
     return found

@@ -46,7 +46,7 @@ class Record:
     @classmethod
     def of(cls, path: Path) -> Record | None:
         """The record of an output; None where there is none."""
-        sidecar = _sidecar(path)
+        sidecar = record_file(path)
         try:
             return cls(**json.loads(sidecar.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -66,7 +66,7 @@ def partial_file(path: Path) -> Path:
     return place.with_name(place.name + ".partial")
 
 
-def _sidecar(path: Path) -> Path:
+def record_file(path: Path) -> Path:
     """Where the record of an output is."""
     place = path.resolve()
     return place.with_name(f".{place.name}.dpe.json")
@@ -84,7 +84,7 @@ class ResumableOutput:
         if self._place.is_dir():
             raise UserError(f"{path} is a directory; give the name of a file.")
         self._partial = partial_file(path)
-        self._sidecar = _sidecar(path)
+        self._sidecar = record_file(path)
         self._file: BinaryIO | None = None
         with ExitStack() as stack:
             lock = self._sidecar.with_suffix(".lock")

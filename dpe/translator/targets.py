@@ -11,17 +11,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Protocol
 
+from dpe.corpus_run.join import join
 from dpe.corpus_run.lines import LineCutter
-from dpe.corpus_run.run import CorpusRun
+from dpe.corpus_run.output import record_file
+from dpe.corpus_run.run import WHOLE, WINDOW, CorpusRun, Shard
 from dpe.errors import UserError
 from dpe.files import Stamp, whole_text_file
+from dpe.machine import cores
 from dpe.model.checkpoint import MODEL, read_settings
 from dpe.model.device import choose_device
 from dpe.model.settings import model_settings
+from dpe.progress import QUIET, Progress
 from dpe.segmenter.segmenter import BATCH_CHARACTERS, fingerprint
 from dpe.segmenter.settings import SegmenterSettings, SegmentSettings
 from dpe.settings import changed
@@ -89,35 +93,86 @@ class KeptCuts:
         key = key_of(self._about | changed(settings))
         return self._directory / f"{key}.epoch-{settings.epoch:03}.pieces.gz"
 
-    def make(self, settings: SegmentSettings) -> Path:
-        """Segment the text unless that was done; where another process does it, wait."""
-        path, say = self.path(settings), self._session.progress.say
-        waiting = f"waiting for another process, which makes {path}"
-        return make_once(path, lambda out: self._segment(out, settings), waiting=lambda: say(waiting))
+    def make(self, settings: SegmentSettings, processes: Processes | None = None) -> Path:
+        """Segment the text unless that was done; what another process makes is waited for.
+
+        The `processes` of a training segment some lines each, and look for files: a collective has a limit.
+        """
+        processes = processes or Processes(device=choose_device(self._session.device))
+        path, begin, say = self.path(settings), time.monotonic(), self._session.progress.say
+        shards = _shards(len(self._text), processes.world)
+        parts = [path.with_name(f"{path.stem}.{n}-of-{len(shards)}.gz") for n in range(len(shards))]
+
+        def part(out: Path) -> None:
+            if not path.exists():  # as it does if another training had the parts and joined them
+                self._segment(out, settings, processes, shards[processes.rank])
+
+        def whole(out: Path) -> None:
+            if len(parts) == 1:
+                self._segment(out, settings, processes)
+            else:
+                _look_for(parts)
+                join(parts, out, progress=self._session.progress)
+            with whole_text_file(_seconds_file(out)) as file:  # of this start; an earlier one was killed
+                file.write(f"{time.monotonic() - begin:.1f}\n")
+
+        own = parts[processes.rank] if 1 < len(parts) > processes.rank else None
+        if own and not path.exists():
+            make_once(own, part)
+        if processes.first:
+            waiting = f"waiting for another process, which makes {path}"
+            make_once(path, whole, waiting=lambda: say(waiting))
+        _look_for([path])
+        if own:
+            remove_cuts(own)
+        return path
 
     def seconds(self, settings: SegmentSettings) -> float | None:
         """How long these targets took; None where an older version made them."""
         path = _seconds_file(self.path(settings))
         return float(path.read_text(encoding="utf-8")) if path.exists() else None
 
-    def _segment(self, out: Path, settings: SegmentSettings) -> None:
-        """Write the pieces of every target line to `out`; resumes what a killed process left."""
-        begin = time.monotonic()
+    def _segment(
+        self, out: Path, settings: SegmentSettings, processes: Processes, lines: Shard = WHOLE
+    ) -> None:
+        """Write the pieces of target lines to `out`; resumes what a killed process left."""
+        progress = self._session.progress if processes.first else Progress(QUIET)
         epoch = f" for epoch {settings.epoch + 1}" if settings.is_random else ""
-        self._session.progress.say(f"segmenting the target side{epoch}")
+        progress.say(f"segmenting the target side{epoch}")
+        on_gpu = processes.device.type == "cuda"
+        together = None if on_gpu or processes.world == 1 else max(cores() // processes.world, 1)
         run = CorpusRun(
             partial(LineCutter, self._segmenter, settings),
-            device=choose_device(self._session.device),
-            workers=self._session.workers,
+            device=processes.device,
+            workers=self._session.workers or together,
             batch_characters=BATCH_CHARACTERS,
-            progress=self._session.progress,
+            progress=progress,
         )
-        run.write(self._text, out, {"cutter": self.fingerprint, **changed(settings)}, force=False)
+        about = {"cutter": self.fingerprint, **changed(settings)}
+        run.write(self._text, out, about, force=False, lines=lines)
         if Stamp.of(self._segmenter / MODEL) != self._stamp:  # the name of `out` holds the key of the first
             out.unlink(missing_ok=True)
             raise UserError(f"{self._segmenter} was trained further while it was in use; start again.")
-        with whole_text_file(_seconds_file(out)) as file:  # of this start; an earlier one was killed
-            file.write(f"{time.monotonic() - begin:.1f}\n")
+
+
+def _shards(lines: int, most: int) -> list[Shard]:
+    """The lines of a text in equal shards, one for each process where there are enough."""
+    windows = -(-lines // WINDOW)
+    count = min(max(windows, 1), most)
+    bounds: list[int | None] = [windows * n // count * WINDOW for n in range(count)]
+    return [Shard(begin or 0, end) for begin, end in pairwise([*bounds, None])]
+
+
+def _look_for(files: list[Path]) -> None:
+    """Wait until the files are there."""
+    while not all(file.exists() for file in files):
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def remove_cuts(path: Path) -> None:
+    """Remove targets, with what is kept about them."""
+    for file in (path, record_file(path), _seconds_file(path)):
+        file.unlink(missing_ok=True)
 
 
 def _seconds_file(cuts: Path) -> Path:
@@ -127,8 +182,7 @@ def _seconds_file(cuts: Path) -> Path:
 class SegmenterTargets:
     """A segmenter's targets, one file per epoch; `work` holds those of the current one, uncompressed.
 
-    With many processes the first one segments and the others look for its file, however long that takes. The
-    files of the last `keep` epochs are kept; None: all.
+    The files of the last `keep` epochs are kept; None: all.
     """
 
     def __init__(
@@ -156,10 +210,7 @@ class SegmenterTargets:
         begin = time.monotonic()
         path = self.path(epoch)
         with at_once():  # the training was saved at the end of the epoch before
-            if self._processes.first:
-                self._cuts.make(self._settings_of(epoch))
-            while not path.exists():
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
+            self._cuts.make(self._settings_of(epoch), self._processes)
             text = self._open(path)
         before = self.path(epoch - 1)
         self._report = {"cutting_seconds": round(time.monotonic() - begin, 2)}
@@ -171,8 +222,7 @@ class SegmenterTargets:
                 lines, words = changed_shares(before, path)
                 self._report |= {"changed_lines": lines, "changed_words": words}
             for old in range(epoch + 1 - self._keep if self._keep else 0):
-                for file in (self.path(old), _seconds_file(self.path(old))):
-                    file.unlink(missing_ok=True)
+                remove_cuts(self.path(old))
         self._started = time.monotonic()
         return partial(_pieces_of_line, text)
 
