@@ -255,7 +255,8 @@ def test_missing_corpus_files_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         plan(made)
     message = str(caught.value)
-    assert str(tmp_path / "wmt16" / "newstest2016.ro") in message
+    tests = tmp_path / "wmt16-en-ro" / "tests"
+    assert str(tests / "Statmt-newstest_enro-2016-eng-ron.ro") in message
     assert "--set data=DIR" in message
     assert "\n" not in message
 
