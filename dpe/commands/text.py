@@ -128,9 +128,6 @@ def vocab(
     With --from-segmenter it is the vocabulary of a trained segmenter, pruned to --size pieces: those stay
     whose removal would cost the segmenter's posterior over this text most. The result is a unigram model.
 
-    With --from, convert another tool's vocabulary; dpe then segments as that tool does. Codes name only the
-    characters that were merged; give the text that they were learned from too, to have all its characters.
-
     Example: `dpe vocab --source train.en --target train.fi --size 8000 --out vocab.model`
     """
     from dpe.files import refuse_same_file
