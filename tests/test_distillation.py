@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 from dpe import Segmenter, UserError
 from dpe.corpus_run.distillation import distill
 from dpe.corpus_run.piece_counts import segmented_file
+from dpe.corpus_run.pruning import prune_vocabulary
 from dpe.segmenter.distillation import (
     PieceCounts,
     UnigramFit,
@@ -178,6 +180,50 @@ def test_a_language_model_and_both_counts(segment_place: Path, tmp_path: Path, c
         assert whole.encode(line) == processor.encode(line, out_type=str)
         assert "".join(whole.encode(line)) == whole.normalize(line)
     assert all(math.isfinite(score) for score in whole.scores.values())
+
+
+@pytest.mark.parametrize("targets", [["漢字 漢", "☃"], ["", f"{MARKER}{MARKER}", "☃ ☃"], ["a" * 2_500]])
+def test_text_that_says_little_still_gives_a_model(
+    segment_place: Path, tmp_path: Path, targets: list[str]
+) -> None:
+    """Only unknown characters, hardly a word, one very long one."""
+    settings = DistillSettings(max_updates=20)
+    model = distill(tmp_path / "m", segmenter=segment_place / "lm", target=targets, settings=settings)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.content)
+    for line in [*targets, "talossa ☃", ""]:
+        assert model.encode(line) == processor.encode(line, out_type=str)
+        assert "".join(model.encode(line)) == model.normalize(line)
+    assert all(math.isfinite(score) for score in model.scores.values())
+    segmenter = Segmenter.load(segment_place / "lm")
+    pruned = prune_vocabulary(tmp_path / "p", segmenter=segment_place / "lm", target=targets, size=150)
+    assert len(pruned) == 150
+    assert set(pruned.ids) < set(segmenter.vocabulary.ids)
+    assert "".join(pruned.encode(targets[0])) == pruned.normalize(targets[0])
+
+
+def test_words_beyond_the_limit_are_counted_in_pieces_only(segment_place: Path, tmp_path: Path) -> None:
+    """One type is fitted. Pieces that are in no segmentation of it keep the scores of their counts."""
+    targets = ["auto auto auto", "talossa", "kirjoissa"]
+    few = distill(
+        tmp_path / "few",
+        segmenter=segment_place / "lm",
+        target=targets,
+        settings=DistillSettings(max_types=1),
+    )
+    record = json.loads((tmp_path / ".few.pieces.gz.dpe.json").read_text("utf-8"))
+    fitted = {key for key in record["totals"] if not key.startswith("other ")}
+    pieces = few.pieces
+    assert set("".join(pieces[int(key)] for key in fitted)) == set(f"{MARKER}auto")
+    words = {f"{MARKER}auto": 3}
+    counts = PieceCounts(*(np.zeros(len(few)) for _ in range(2)))
+    for key, value in record["totals"].items():
+        kind, _, piece = key.rpartition(" ")
+        (counts.other if kind else counts.fitted)[int(piece)] = value
+    fit = UnigramFit(few, words, counts, ridge=DistillSettings().ridge)
+    elsewhere = [piece for piece in few.ids if not set(piece) & set(f"{MARKER}auto")]
+    assert len(elsewhere) > 10
+    for piece in elsewhere:
+        assert few.scores[piece] == pytest.approx(float(fit.start[few.ids[piece]]), abs=1e-4)
 
 
 def test_mistakes(segment_place: Path, tmp_path: Path) -> None:
