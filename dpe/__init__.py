@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dpe.corpus_run.distillation import distill as distill
     from dpe.progress import Progress as Progress
     from dpe.segmenter.answers import Posterior as Posterior
+    from dpe.segmenter.answers import PrefixScore as PrefixScore
     from dpe.segmenter.answers import Score as Score
     from dpe.segmenter.answers import Segmentation as Segmentation
     from dpe.segmenter.segmenter import OnTheFly as OnTheFly
@@ -37,7 +38,7 @@ __version__ = "0.2.0"
 _NAMES = {
     "dpe.corpus_run.distillation": ("distill",),
     "dpe.progress": ("Progress",),
-    "dpe.segmenter.answers": ("Posterior", "Score", "Segmentation"),
+    "dpe.segmenter.answers": ("Posterior", "PrefixScore", "Score", "Segmentation"),
     "dpe.segmenter.segmenter": ("OnTheFly", "Segmenter", "TrainingPair"),
     "dpe.segmenter.settings": ("SEGMENTER_PRESETS", "DistillSettings", "SegmenterSettings"),
     "dpe.segmenter.training": ("train_segmenter",),
