@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dpe.corpus_run.pruning import prune_vocabulary as prune_vocabulary
     from dpe.progress import Progress as Progress
     from dpe.segmenter.answers import Posterior as Posterior
+    from dpe.segmenter.answers import PrefixScore as PrefixScore
     from dpe.segmenter.answers import Score as Score
     from dpe.segmenter.answers import Segmentation as Segmentation
     from dpe.segmenter.segmenter import OnTheFly as OnTheFly
@@ -39,7 +40,7 @@ _NAMES = {
     "dpe.corpus_run.distillation": ("distill",),
     "dpe.corpus_run.pruning": ("prune_vocabulary",),
     "dpe.progress": ("Progress",),
-    "dpe.segmenter.answers": ("Posterior", "Score", "Segmentation"),
+    "dpe.segmenter.answers": ("Posterior", "PrefixScore", "Score", "Segmentation"),
     "dpe.segmenter.segmenter": ("OnTheFly", "Segmenter", "TrainingPair"),
     "dpe.segmenter.settings": ("SEGMENTER_PRESETS", "DistillSettings", "SegmenterSettings"),
     "dpe.segmenter.training": ("train_segmenter",),

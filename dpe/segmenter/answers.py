@@ -6,6 +6,7 @@ Every position counts the characters of the *normalised line*, in which each wor
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dpe.text.words import MARKER, piece_offsets
@@ -90,6 +91,17 @@ class Posterior:
             marked = [f"{c}|{n}" if n else c for c, n in zip(word.word, [*shares, 0], strict=True)]
             rows.append(f"{word.word}  {' '.join(marked)}  entropy {word.entropy:.3f}")
         return "\n".join(rows)
+
+
+@dataclass(frozen=True)
+class PrefixScore:
+    """The exact probability that a target begins with a text, and what comes next if it does."""
+
+    text: str  # the normalised prefix
+    log_probability: float  # log p(the target begins with it | x), natural logarithm
+    next_characters: Mapping[str, float]  # probability of each next character; U+2581 for a space
+    unknown: float  # probability that a character comes next that is in no piece
+    end: float  # probability that the target ends here; with all others 1
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -22,14 +22,16 @@ from dpe.model.checkpoint import MODEL, VOCABULARY, load_vocabulary, load_weight
 from dpe.model.device import choose_device
 from dpe.model.mixed import MixedTransformer
 from dpe.model.settings import model_settings
-from dpe.segmenter.answers import Posterior, Score, Segmentation
+from dpe.segmenter.answers import Posterior, PrefixScore, Score, Segmentation
 from dpe.segmenter.long_lines import is_long
+from dpe.segmenter.prefix import PrefixReader
 from dpe.segmenter.scored_batch import Cut, ScoredBatch
 from dpe.segmenter.settings import SegmenterSettings, SegmentSettings
-from dpe.text.corpus import Strings, lines_of
+from dpe.text.corpus import Strings, lines_of, one_line
 from dpe.text.draws import Draw
 from dpe.text.segmenters import CountSegmenter, source_noise, source_segmenter
 from dpe.text.vocabulary import Vocabulary
+from dpe.text.words import MARKER
 
 Answer = TypeVar("Answer")
 
@@ -181,6 +183,23 @@ class Segmenter:
     def score(self, source: str | Strings | None, target: str | Strings) -> Any:
         """Exact log p(y | x), the sum over all segmentations; log p(y, z | x) of the best one z; entropy."""
         return self._ask(source, target, self.batch_scores)
+
+    def prefix_score(self, source: str | None, prefix: str) -> PrefixScore:
+        """Exact probability that the target begins with a prefix, and of each character that may come next.
+
+        It sums over all segmentations of all texts that begin so. After a space at its end a word begins.
+        """
+        self.refuse_wrong_source(given=source is not None)
+        pieces = None if source is None else self._source_segmenter(0.0).cut(one_line(source))
+        example = self.example(0, pieces, one_line(prefix))
+        marked = example.marked
+        if marked and self.vocabulary.normalize(f"{prefix}x").startswith(marked + MARKER):
+            example = replace(example, marked=marked + MARKER, words=[*example.words, MARKER])
+        return self._prefixes.score(example)
+
+    @cached_property
+    def _prefixes(self) -> PrefixReader:
+        return PrefixReader(self._model, self._collator, self.vocabulary)
 
     def batch_scores(self, batch: ScoredBatch) -> list[Score]:
         """The answer of `score` about one batch."""
