@@ -190,11 +190,12 @@ class Segmenter:
         It sums over all segmentations of all texts that begin so. After a space at its end a word begins.
         """
         self.refuse_wrong_source(given=source is not None)
-        pieces = None if source is None else self._source_segmenter(0.0).cut(one_line(source))
+        refuse((self.vocabulary.marks_ends, "Prefixes need a vocabulary that marks where words begin."))
+        pieces = None if source is None else self._source_segmenter(SegmentSettings()).cut(one_line(source))
         example = self.example(0, pieces, one_line(prefix))
         marked = example.marked
         if marked and self.vocabulary.normalize(f"{prefix}x").startswith(marked + MARKER):
-            example = replace(example, marked=marked + MARKER, words=[*example.words, MARKER])
+            example = example._replace(marked=marked + MARKER, words=[*example.words, MARKER])
         return self._prefixes.score(example)
 
     @cached_property
