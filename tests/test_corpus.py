@@ -119,7 +119,7 @@ def test_incomplete_compressed_file_is_a_sentence_and_leaves_no_text(tmp_path: P
         list(read_lines(path))
     with pytest.raises(UserError, match=f"{path.name}: is damaged or incomplete"):
         TextFile.open(path, cache=tmp_path / "cache")
-    assert not list((tmp_path / "cache").iterdir())
+    assert not [left for left in (tmp_path / "cache").iterdir() if left.suffix != ".lock"]
 
 
 def test_standard_input_and_output_are_utf8_in_any_locale() -> None:

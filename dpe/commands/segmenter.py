@@ -265,12 +265,12 @@ def score(
         force=force,
     )
     if totals:
-        whole = Score(**totals)  # type: ignore[arg-type]  # whole numbers come back from JSON as such
+        whole = Score(**totals)  # type: ignore[arg-type]  # sums are floats
         progress.say(
             f"log p(y | x) {whole.log_probability:,.2f}, of the best segmentations "
             f"{whole.best_log_probability:,.2f}; {whole.bits_per_character:.4f} bits per character, "
             f"{whole.bits_per_byte:.4f} bits per byte; "
-            f"{whole.characters:,} characters, {whole.unknown:,} unknown"
+            f"{whole.characters:,.0f} characters, {whole.unknown:,.0f} unknown"
         )
 
 

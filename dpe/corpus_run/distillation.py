@@ -7,6 +7,7 @@ from pathlib import Path
 from dpe.corpus_run.piece_counts import SegmenterText
 from dpe.corpus_run.run import WHOLE, Shard
 from dpe.errors import refuse
+from dpe.model.device import choose_device
 from dpe.segmenter.distillation import PieceCounts, UnigramFit, distilled_vocabulary, frequent_words
 from dpe.segmenter.segmenter import BATCH_CHARACTERS
 from dpe.segmenter.settings import DistillSettings
@@ -64,6 +65,8 @@ def count_pieces(
     lines: Shard = WHOLE,
 ) -> tuple[SegmenterText, dict[str, int], PieceCounts]:
     """What `distill` fits to: the text, its words, and how often the pieces are expected in these lines."""
+    if not session.ray:
+        choose_device(session.device, bf16=settings.bf16)  # refused before the text is read
     given, progress = SegmenterText.open(Path(segmenter), source, target), session.progress
     words = frequent_words(
         given.vocabulary, lambda: progress.track(given.text.target, "counting words"), settings.max_types
