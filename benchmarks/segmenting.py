@@ -164,7 +164,7 @@ def _speeds(segmenters: Mapping[str, Segmenter], lines: int) -> dict[str, Any]:
         works[name] = partial(segmenter.answers, rows, ScoredBatch.best)
         works[f"textbook, {name}"] = partial(textbook, model, pieces, rows)
         works[f"training, {name}"] = partial(training_steps, model, pieces, rows)
-    seconds, results = seconds_of_rounds(works, rounds=ROUNDS, clock=time.process_time)
+    seconds, results = seconds_of_rounds(works, rounds=ROUNDS, warm_up=1, clock=time.process_time)
     numbers: dict[str, Any] = {}
     for name, segmenter in segmenters.items():
         # Ties, and unknown characters, which only we join.

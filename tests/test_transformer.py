@@ -226,7 +226,7 @@ def test_the_embedded_input_is_dropped_too(decoder: bool) -> None:
     stack = Decoder(settings, cross_attention=False) if decoder else Encoder(settings)
     stack.layers = nn.ModuleList()  # what is left is the input
     x = normal(9, 50, 16)
-    dropped = stack(x) if decoder else stack(x, None)
+    dropped = stack(x, finish=False) if decoder else stack(x, None)
     whole = 4.0 * x + stack.positions(0, 50)
     kept = dropped != 0
     assert kept.float().mean().item() == pytest.approx(0.75, abs=0.03)
