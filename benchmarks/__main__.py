@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = (
+COMMANDS = (
     "training_step",
     "decoders",
+    "decoders --vocabulary 32000",
     "time_shares",
+    "time_shares --decoder words",
     "threshold",
     "scaling",
     "dropout",
@@ -22,9 +24,9 @@ MODULES = (
 
 if __name__ == "__main__":
     failed = []
-    for module in MODULES:
-        print(f"benchmarks.{module}", file=sys.stderr, flush=True)
-        if subprocess.run([sys.executable, "-m", f"benchmarks.{module}"], check=False).returncode:
-            failed.append(module)
+    for command in COMMANDS:
+        print(f"benchmarks.{command}", file=sys.stderr, flush=True)
+        if subprocess.run([sys.executable, "-m", *f"benchmarks.{command}".split()], check=False).returncode:
+            failed.append(command)
     if failed:
         sys.exit(f"These benchmarks failed: {', '.join(failed)}.")
