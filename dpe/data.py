@@ -59,8 +59,9 @@ class EpochPairs(Dataset[dict[str, list[int]]]):
     and whatever else is in its batch. The epoch is in shared memory, so workers that persist see it change. A
     data loader asks for a whole batch at once, which is one call of the segmenter.
 
-    The trap: a segmenter in a data loader's workers needs them to be spawned
-    (`multiprocessing_context="spawn"`); a forked copy of a process that has computed may hang.
+    The traps: a segmenter in a data loader's workers needs them to be spawned
+    (`multiprocessing_context="spawn"`); a forked copy of a process that has computed may hang. And somebody
+    must call `set_epoch`, or every epoch has the pairs of the first.
     """
 
     def __init__(self, source: Text, target: Text, cutter: PairCutter, *, cache: Path | None = None) -> None:
