@@ -1,6 +1,7 @@
 # make demo     train and compare a segmenter and two translators on the built-in corpus
 # make test     run the tests
 # make mutants  check that a named test notices each of some faults in code that decides results
+# make mtdata   check the ids of the paper's corpora against the index of mtdata
 # make check    lint, types, direction of imports
 # make bench    run the benchmarks; results go to benchmarks/results
 # make results  write the tables of results/ from its JSON files
@@ -13,7 +14,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 READY := .venv/ready
 READY_DEV := .venv/ready-dev
 
-.PHONY: demo test mutants check bench results clean
+.PHONY: demo test mutants mtdata check bench results clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt
@@ -35,6 +36,11 @@ test: $(READY_DEV)
 
 mutants: $(READY_DEV)
 	$(BIN)/python -m tests.mutants
+
+mtdata: $(READY_DEV)
+	$(PYTHON) -m venv .venv/mtdata
+	.venv/mtdata/bin/python -m pip install --quiet mtdata==0.5.1
+	$(BIN)/python -m pytest tests/test_paper_data.py
 
 check: $(READY_DEV)
 	$(BIN)/ruff check .

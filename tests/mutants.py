@@ -30,7 +30,7 @@ class Fault(NamedTuple):
     test: str
 
 
-PROTOCOL, TRAINER = "test_protocol.py::", "test_trainer.py::"
+PROTOCOL, TRAINER, MORE = "test_protocol.py::", "test_trainer.py::", "test_more_texts.py::"
 FAULTS = (
     Fault(
         "translator/training.py",
@@ -296,6 +296,60 @@ FAULTS = (
         "p_value = (int(as_far.sum()) + 1)",
         "p_value = (int(as_far.sum()) // 2 + 1)",
         "test_scores.py::test_interval_and_p_are_those_of_texts_resampled_for_real",
+    ),
+    Fault(
+        "evaluation/significance.py",
+        "part**2 / (len(sample) - 1)",
+        "part**2 / len(sample)",
+        "test_significance.py::test_welch_is_scipys",
+    ),
+    Fault(
+        "evaluation/significance.py",
+        "min(2 * tail / whole, 1.0)",
+        "min(tail / whole, 1.0)",
+        "test_significance.py::test_welch_is_scipys",
+    ),
+    Fault(
+        "evaluation/word_frequency.py",
+        "enumerate((ours & theirs, ours, theirs))",
+        "enumerate((ours, ours, theirs))",
+        "test_word_frequency.py::test_f1_is_that_of_words_matched_one_by_one",
+    ),
+    Fault(
+        "evaluation/word_frequency.py",
+        "bisect_left(_LIMITS, frequency.get(word, 0))",
+        "bisect_left(_LIMITS, frequency.get(word, 0) + 1)",
+        "test_word_frequency.py::test_f1_is_that_of_words_matched_one_by_one",
+    ),
+    Fault(
+        "evaluation/noise.py",
+        "generator(EDIT_STREAM, seed, number)",
+        "generator(EDIT_STREAM, seed, 0)",
+        "test_noise.py::test_seeds_and_lines_differ",
+    ),
+    Fault(
+        "evaluation/noise.py",
+        "if random.random() < rate:",
+        "if random.random() < rate / 2:",
+        "test_noise.py::test_the_four_edits_are_equally_frequent_and_as_frequent_as_asked",
+    ),
+    Fault(
+        "experiment/texts.py",
+        'add_noise((pair.source or "" for pair in test), rate=rate',
+        'add_noise((pair.source or "" for pair in test), rate=0',
+        MORE + "test_the_texts_are_those_of_the_recipe",
+    ),
+    Fault(
+        "experiment/outputs.py",
+        'SystemOutput("this", list(read_lines(translations / f"{name}.{texts.target}")))',
+        'SystemOutput("this", list(read_lines(translations / f"test.{texts.target}")))',
+        MORE + "test_every_text_is_scored",
+    ),
+    Fault(
+        "experiment/recipe.py",
+        "self.segmenter_seeds[(seed - 1) % len(self.segmenter_seeds)]",
+        "self.segmenter_seeds[0]",
+        MORE + "test_translators_take_the_two_segmenters_in_turn",
     ),
 )
 

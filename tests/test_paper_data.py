@@ -6,8 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,9 @@ import pytest
 from dpe.experiment.recipe import LANGUAGE, read_recipe
 from tests.segment_command import Dpe
 
-PAPER = Path(__file__).parents[1] / "recipes" / "paper"
+ROOT = Path(__file__).parents[1]
+PAPER = ROOT / "recipes" / "paper"
+MTDATA = Path(os.environ.get("MTDATA_PYTHON", ROOT / ".venv" / "mtdata" / "bin" / "python"))
 NAMES = {"de": "deu", "et": "est", "fi": "fin", "hu": "hun", "ro": "ron"}  # in ISO 639-3, as mtdata has them
 # Run where mtdata is: which of the ids on standard input are in its index, and of the languages given.
 IN_INDEX = """
@@ -62,7 +62,7 @@ def test_the_command_fetches_what_the_recipe_reads(language: str) -> None:
         assert f"for f in {out}/*/*.{iso}; do ln -s $(basename $f) ${{f%{iso}}}{own}; done" in command
 
 
-@pytest.mark.skipif(find_spec("mtdata") is None, reason="mtdata is not installed: pip install '.[paper]'")
+@pytest.mark.skipif(not MTDATA.exists(), reason="mtdata is not installed; 'make mtdata' installs it")
 def test_mtdata_knows_every_id(tmp_path: Path) -> None:
     """Its index comes with the package; it is built in a directory of its own, without the network."""
     ids = {
@@ -73,7 +73,7 @@ def test_mtdata_knows_every_id(tmp_path: Path) -> None:
     assert len(ids) == 9 + 8
     wrong = {"Statmt-europarl-7-deu-fra": ["deu", "fra"], "Statmt-europarl-7-ron-eng ": ["eng", "fin"]}
     done = subprocess.run(
-        [sys.executable, "-c", IN_INDEX],
+        [MTDATA, "-c", IN_INDEX],
         input=json.dumps(ids | wrong),
         env=os.environ | {"MTDATA": str(tmp_path)},
         capture_output=True,
