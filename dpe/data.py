@@ -68,7 +68,6 @@ class EpochPairs(Dataset[dict[str, list[int]]]):
         """A text is a list of lines, or the path of a file; `cache` is a directory to keep its index in."""
         self._text = ParallelText.open(source, target, cache=cache)
         self._cutter = cutter
-        self._end = cutter.vocabulary.eos_id
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
     def set_epoch(self, epoch: int) -> None:
@@ -83,9 +82,13 @@ class EpochPairs(Dataset[dict[str, list[int]]]):
 
     def __getitems__(self, rows: Sequence[int]) -> list[dict[str, list[int]]]:
         """What torch's data loader asks for where a dataset has it: the pairs of a batch."""
-        ids = self._cutter.vocabulary.piece_ids
+        target = self._cutter.vocabulary
+        source = target.source
         return [
-            {"input_ids": [*ids(pair.source), self._end], "labels": [*ids(pair.target), self._end]}
+            {
+                "input_ids": [*source.piece_ids(pair.source), source.eos_id],
+                "labels": [*target.piece_ids(pair.target), target.eos_id],
+            }
             for pair in self.pairs(rows)
         ]
 

@@ -113,7 +113,7 @@ def piece_scores(model: MixedTransformer, states: Tensor) -> Tensor:
 def brute_force(segmenter: Segmenter, source: str | None, target: str) -> Cuts:
     """log p(y, z | x) of every cut z, from the full softmax of a model that reads this sentence alone."""
     vocabulary, model = segmenter.vocabulary, segmenter._model
-    pieces = None if source is None else vocabulary.encode(source)
+    pieces = None if source is None else vocabulary.source.encode(source)
     example = segmenter.example(0, pieces, target)
     batch = MixedCollator(vocabulary).collate([example], epoch=0)
     rows = piece_scores(model, model.states(batch)).double()  # [position, piece]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from dpe.choices import BleuTokens, PieceFormat, PresetName
-from dpe.errors import UserError
+from dpe.errors import UserError, refuse
 from dpe.files import Stamp, is_standard_stream
 from dpe.model.settings import ModelSettings, from_preset
 from dpe.settings import parse_override
@@ -35,6 +35,16 @@ def setting_option(
 
 PRESET = "the preset's"
 VocabularyFile = Annotated[Path, typer.Option("--vocab", metavar="FILE", help="A SentencePiece model.")]
+JointVocabulary = Annotated[
+    Path | None, typer.Option("--vocab", metavar="FILE", help="A SentencePiece model, of both sides.")
+]
+SourceVocabulary = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="With --target-vocab in place of --vocab: that of the source."),
+]
+TargetVocabulary = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --source-vocab: that of the target.")
+]
 InputFile = Annotated[
     Path | None,
     typer.Argument(metavar="FILE", help="Text, plain, .gz, .xz or .zst; standard input if absent."),
@@ -147,6 +157,25 @@ def given_settings(
     for change in changes:
         given |= parse_override(change)
     return from_preset(presets, given, f"dpe {context.info_name}")
+
+
+def vocabularies(
+    vocab: Path | None, source_vocab: Path | None, target_vocab: Path | None
+) -> tuple[Path, Path | None]:
+    """The vocabulary of both sides, or of the target and of the source."""
+    refuse(
+        (
+            vocab is not None and (source_vocab or target_vocab),
+            "--vocab is the vocabulary of both sides; leave it out, or --source-vocab and --target-vocab.",
+        ),
+        (
+            vocab is None and not (source_vocab and target_vocab),
+            "Give --vocab for both sides, or --source-vocab and --target-vocab.",
+        ),
+    )
+    joint_or_target = vocab or target_vocab
+    assert joint_or_target is not None
+    return joint_or_target, source_vocab
 
 
 def training_session(context: typer.Context) -> Session:

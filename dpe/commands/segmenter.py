@@ -78,7 +78,9 @@ Lines = Annotated[
 def train_segmenter(
     context: typer.Context,
     *,
-    vocab: options.VocabularyFile,
+    vocab: options.JointVocabulary = None,
+    source_vocab: options.SourceVocabulary = None,
+    target_vocab: options.TargetVocabulary = None,
     target: options.TrainTarget,
     dev_target: options.DevTarget,
     out: options.ModelOut,
@@ -131,9 +133,11 @@ def train_segmenter(
             "Give --source and --dev-source, or --no-source for a model of the target alone.",
         ),
     )
+    vocabulary, source_vocabulary = options.vocabularies(vocab, source_vocab, target_vocab)
     train(
         out,
-        vocabulary=vocab,
+        vocabulary=vocabulary,
+        source_vocabulary=source_vocabulary,
         source=source,
         target=target,
         dev_source=dev_source,

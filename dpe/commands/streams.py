@@ -29,6 +29,8 @@ def cut_pairs(
     vocab: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A SentencePiece model, for methods by counts.")
     ] = None,
+    source_vocab: options.SourceVocabulary = None,
+    target_vocab: options.TargetVocabulary = None,
     target_method: Annotated[
         PairMethod, typer.Option(help="How targets are segmented: by the segmenter, or by counts.")
     ] = "dpe",
@@ -69,7 +71,8 @@ def cut_pairs(
     by_segmenter = target_method == "dpe"
     refuse(
         (
-            (segmenter is not None, vocab is not None) != (by_segmenter, not by_segmenter),
+            (segmenter is not None) != by_segmenter
+            or (by_segmenter and (vocab or source_vocab or target_vocab)),
             "Target method dpe needs --segmenter, and each other one needs --vocab in its place.",
         )
     )
@@ -80,14 +83,16 @@ def cut_pairs(
         loaded = Segmenter.load(segmenter, device=device, batch_characters=batch_characters)
         drawn = temperature if mode == "sample" else None
         cutter = OnTheFly(loaded, dropout=source_dropout, seed=seed, temperature=drawn)
-    elif vocab is not None:
+    else:
         from dpe.data import CountPairs
         from dpe.text.segmenters import make_segmenter, source_segmenter
         from dpe.text.vocabulary import Vocabulary
 
-        vocabulary = Vocabulary.load(vocab)
+        vocabulary = Vocabulary.of(*options.vocabularies(vocab, source_vocab, target_vocab))
         by_counts = make_segmenter(target_method, vocabulary, dropout=dropout, alpha=alpha, skew=skew)
-        cutter = CountPairs(vocabulary, source_segmenter(vocabulary, source_dropout), by_counts, seed=seed)
+        cutter = CountPairs(
+            vocabulary, source_segmenter(vocabulary.source, source_dropout), by_counts, seed=seed
+        )
     progress: Progress = context.obj
     stream = PairStream(
         sys.stdin.buffer,

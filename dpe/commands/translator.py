@@ -52,7 +52,9 @@ Moses = Annotated[
 def train_translator(
     context: typer.Context,
     *,
-    vocab: options.VocabularyFile,
+    vocab: options.JointVocabulary = None,
+    source_vocab: options.SourceVocabulary = None,
+    target_vocab: options.TargetVocabulary = None,
     source: Annotated[Path, typer.Option(metavar="FILE", help="Source side, plain, .gz, .xz or .zst.")],
     target: options.TrainTarget,
     dev_source: Annotated[Path, typer.Option(metavar="FILE", help="Source side of the development text.")],
@@ -101,9 +103,11 @@ def train_translator(
     """
     from dpe.translator.training import train_translator as train
 
+    vocabulary, source_vocabulary = options.vocabularies(vocab, source_vocab, target_vocab)
     train(
         out,
-        vocabulary=vocab,
+        vocabulary=vocabulary,
+        source_vocabulary=source_vocabulary,
         source=source,
         target=target,
         dev_source=dev_source,

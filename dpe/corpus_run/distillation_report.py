@@ -92,7 +92,9 @@ def _count_based(given: SegmenterText) -> dict[str, Vocabulary]:
     own = given.vocabulary
     if own.type == "unigram":
         return {"unigram": own}
-    sides = [side for side in (given.text.source, given.text.target) if side is not None]
+    sides = [given.text.target]
+    if given.text.source is not None and own.is_joint:
+        sides.insert(0, given.text.source)
     lines = chain.from_iterable(islice(side, _LEARNED_LINES) for side in sides)
     found = {"BPE": own}
     with suppress(UserError):  # the text may be too small for so many pieces

@@ -55,8 +55,9 @@ class StreamCutter:
         return b"".join((self._written(next(cut)) if one.pair else b"") + one.rest + b"\n" for one in lines)
 
     def _written(self, pair: TrainingPair) -> bytes:
-        sides = (format_pieces(pieces, self._format, self._cutter.vocabulary) for pieces in pair)
-        return "\t".join(sides).encode()
+        target = self._cutter.vocabulary
+        sides = ((pair.source, target.source), (pair.target, target))
+        return "\t".join(format_pieces(pieces, self._format, side) for pieces, side in sides).encode()
 
 
 class PairStream:

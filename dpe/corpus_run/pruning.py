@@ -34,8 +34,9 @@ def prune_vocabulary(
     """Write a unigram model of `size` pieces: those that a segmenter over more pieces needs most.
 
     Pieces of the target are counted as the segmenter's exact posterior expects them, those of the source as
-    the vocabulary itself segments it: by BPE, or as expected under the unigram model. The segmenter's best
-    segmentation of the target is written too, as `OUT.pieces.gz`; a killed run resumes there.
+    the vocabulary itself segments it: by BPE, or as expected under the unigram model; a source that has a
+    vocabulary of its own does not count. The segmenter's best segmentation of the target is written too, as
+    `OUT.pieces.gz`; a killed run resumes there.
     """
     out, progress = Path(out), session.progress
     given = SegmenterText.open(Path(segmenter), source, target)
@@ -50,7 +51,7 @@ def prune_vocabulary(
         force=force,
     )
     counts = expected.fitted + expected.other
-    if given.text.source is not None:
+    if given.text.source is not None and given.vocabulary.is_joint:
         counts += plain_counts(given.vocabulary, progress.track(given.text.source, "counting the source"))
     with progress.live():
         pruned = prune(given.vocabulary, counts, size, report=progress.update)

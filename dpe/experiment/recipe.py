@@ -71,13 +71,14 @@ class CorpusFields(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyFields(VocabularySettings):
-    """[vocabulary]: learned from both sides of the training text together, unless `text` names others.
+    """[vocabulary]: learned from the sides of the training text, unless `text` names other files.
 
     `type` is that of the vocabulary of segmenters; systems without one have the vocabulary of their methods.
     """
 
     text: tuple[str, ...] = setting((), "Files below `data` to learn it from instead of the training text.")
     model: str = setting("", "A model of this type below `data` instead of one that is learned.")
+    joint: bool = setting(True, "One vocabulary for both sides; false: each side has its own, of this size.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,7 +86,11 @@ class VocabularyFields(VocabularySettings):
             (
                 self.model and self.text,
                 "vocabulary.model and vocabulary.text exclude each other; give one of them.",
-            )
+            ),
+            (
+                not self.joint and (self.model or self.text),
+                "vocabulary.joint = false learns from the training text; leave model and text out.",
+            ),
         )
 
     def settings(self, type: VocabularyType) -> VocabularySettings:

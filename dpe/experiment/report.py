@@ -282,7 +282,7 @@ def _curve(
 
 def _word_arcs(segmenter: Segmenter, source: str, target: str) -> list[html_page.WordArcs]:
     """The lattice of every word of a target."""
-    pieces = segmenter.vocabulary.encode(source) if segmenter.has_source else None
+    pieces = segmenter.vocabulary.source.encode(source) if segmenter.has_source else None
     example = segmenter.example(0, pieces, target)
 
     def answer(batch: ScoredBatch) -> list[list[WordEdges]]:

@@ -34,10 +34,12 @@ from dpe.experiment.texts import (
     found_files,
     make_corpus,
     make_evaluation,
+    make_vocabularies,
     make_vocabulary,
     vocabulary_path,
+    vocabulary_paths,
 )
-from dpe.model.checkpoint import CURVE, MODEL, SETTINGS, VOCABULARY
+from dpe.model.checkpoint import CURVE, MODEL, SETTINGS, SOURCE_VOCABULARY, VOCABULARY
 from dpe.model.settings import ModelSettings, model_settings
 from dpe.segmenter.training import train_segmenter
 from dpe.settings import build, changed
@@ -116,20 +118,31 @@ class Experiment:
         if fields.model and type == fields.type:
             files = (model,) = found_files(recipe, [recipe.file(fields.model)])
             about = {"model": "the user's own"}
-        text = files or self.texts.prepared_pair("train")
+        source, target = self.texts.prepared_pair("train")
+        if not fields.joint:
+            about = about | {"joint": False}
+
+        def make(directory: Path) -> Facts:
+            progress = self.session.progress
+            if fields.joint:
+                out = directory / VOCABULARY
+                return make_vocabulary(model, files or (source, target), settings, out, progress)
+            return make_vocabularies(source, target, settings, directory, progress)
+
+        def is_same(recorded: Mapping[str, Any]) -> bool:
+            is_learned = fields.joint and not {"model", "joint"} & recorded.keys()
+            return recorded == about or (
+                is_learned and build(VocabularySettings, recorded, "vocabulary") == settings
+            )
+
         return Stage(
             name=f"vocabularies/{type}",
             settings=about,
-            same_settings=lambda recorded: (
-                recorded == about
-                or ("model" not in recorded and build(VocabularySettings, recorded, "vocabulary") == settings)
-            ),
+            same_settings=is_same,
             needs=(self.corpus,),
             files=files,
-            make=lambda directory: make_vocabulary(
-                model, text, settings, directory / VOCABULARY, self.session.progress
-            ),
-            outputs=(VOCABULARY,),
+            make=make,
+            outputs=(VOCABULARY,) if fields.joint else (VOCABULARY, SOURCE_VOCABULARY),
         )
 
     def segmenter(self, name: SegmenterName, seed: int = 1) -> Stage:
@@ -141,7 +154,7 @@ class Experiment:
             train = partial(
                 train_segmenter,
                 directory,
-                vocabulary=vocabulary_path(self.root, type),
+                **vocabulary_paths(self.root, self.recipe, type),
                 **self.texts.for_training(),
                 settings=settings,
                 session=self.session,
@@ -217,7 +230,7 @@ class Experiment:
             train = partial(
                 train_translator,
                 directory,
-                vocabulary=vocabulary_path(self.root, system.vocabulary),
+                **vocabulary_paths(self.root, self.recipe, system.vocabulary),
                 **self.texts.for_training(),
                 segmenter=self.root / segmenter.name if segmenter else None,
                 cuts=self.root / segmenter.name / made.CUTS if segmenter else None,

@@ -15,7 +15,7 @@ from dpe.errors import UserError
 from dpe.evaluation.noise import add_noise
 from dpe.evaluation.word_frequency import count_tokens
 from dpe.experiment.recipe import Recipe, Split
-from dpe.model.checkpoint import VOCABULARY
+from dpe.model.checkpoint import SOURCE_VOCABULARY, VOCABULARY
 from dpe.progress import Progress
 from dpe.text.corpus import Pair, read_lines, read_pairs, write_lines
 from dpe.text.learning import VocabularySettings, learn_vocabulary
@@ -96,8 +96,15 @@ class Texts:
 
 
 def vocabulary_path(root: Path, type: VocabularyType) -> Path:
-    """Where the vocabulary of a run is."""
+    """Where the vocabulary of a run is, of the target if each side has its own."""
     return root / "vocabularies" / type / VOCABULARY
+
+
+def vocabulary_paths(root: Path, recipe: Recipe, type: VocabularyType) -> dict[str, Path]:
+    """The vocabularies that a training reads, by the names of its arguments."""
+    path = vocabulary_path(root, type)
+    own = {} if recipe.vocabulary.joint else {"source_vocabulary": path.with_name(SOURCE_VOCABULARY)}
+    return {"vocabulary": path} | own
 
 
 def corpus_files(recipe: Recipe) -> tuple[Path, ...]:
@@ -208,6 +215,16 @@ def make_evaluation(recipe: Recipe, texts: Texts) -> dict[str, Any]:
     )
     write_lines(texts.word_counts, (f"{word}\t{count}" for word, count in counts.most_common()))
     return {name: len(lines) for name, lines in pairs.items()} | {"words": counts.total()}
+
+
+def make_vocabularies(
+    source: Path, target: Path, settings: VocabularySettings, directory: Path, progress: Progress
+) -> dict[str, Any]:
+    """Learn a vocabulary from each side."""
+    learned = learn_vocabulary([source], settings, progress=progress)
+    learned.save(directory / SOURCE_VOCABULARY)
+    of_target = make_vocabulary(None, [target], settings, directory / VOCABULARY, progress)
+    return of_target | {"source_pieces": len(learned)}
 
 
 def make_vocabulary(

@@ -43,8 +43,8 @@ class Explorer:
             messages.SegmenterInfo(
                 name=name,
                 has_source=segmenter.has_source,
-                can_drop=segmenter.has_source and segmenter.vocabulary.type == "bpe",
-                can_sample=segmenter.has_source and segmenter.vocabulary.type == "unigram",
+                can_drop=segmenter.has_source and segmenter.vocabulary.source.type == "bpe",
+                can_sample=segmenter.has_source and segmenter.vocabulary.source.type == "unigram",
                 pieces=len(segmenter.vocabulary),
             )
             for name, segmenter in self._segmenters.items()
@@ -75,18 +75,20 @@ class Explorer:
             )
         source, answer = found[0]
         if source is not None:
-            answer.source_words = _source_words(source, segmenter.vocabulary)
+            answer.source_words = _source_words(source, segmenter.vocabulary.source)
         return answer
 
 
 def _check(question: messages.Question, segmenter: Segmenter) -> None:
     """Refuse what cannot be segmented, and what would take too long."""
     segmenter.refuse_wrong_source(given=question.source is not None)
-    for side, text in (("source", question.source), ("target", question.target)):
+    target = segmenter.vocabulary
+    sides = (("source", question.source, target.source), ("target", question.target, target))
+    for side, text, vocabulary in sides:
         if text is None:
             continue
         _refuse_long(side, text)
-        marked = segmenter.vocabulary.normalize(one_line(text))
+        marked = vocabulary.normalize(one_line(text))
         _refuse_long(f"normalised {side}", marked[1:])
         if not marked.strip(f"{MARKER} "):
             raise UserError(f"The {side} is empty; type a sentence.")

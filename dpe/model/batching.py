@@ -71,7 +71,7 @@ def mixed_example(
     marked = vocabulary.normalize(target)
     source = None
     if source_pieces is not None:
-        source = [*vocabulary.piece_ids(source_pieces), vocabulary.eos_id]
+        source = [*vocabulary.source.piece_ids(source_pieces), vocabulary.source.eos_id]
     return MixedExample(number, source, vocabulary.words(marked), marked)
 
 
@@ -157,7 +157,7 @@ class MixedCollator:
             return None, None
         if len(sources) < len(examples):
             raise ValueError("Either every example of a batch must have a source or none.")
-        return _padded(sources, fill=self._vocabulary.pad_id)
+        return _padded(sources, fill=self._vocabulary.source.pad_id)
 
 
 class TranslationExample(NamedTuple):
@@ -177,7 +177,7 @@ def translation_example(
     vocabulary: Vocabulary, number: int, source_pieces: list[str], target_pieces: list[str]
 ) -> TranslationExample:
     """A line for the translation model, from the segmentations of both sides."""
-    source = [*vocabulary.piece_ids(source_pieces), vocabulary.eos_id]
+    source = [*vocabulary.source.piece_ids(source_pieces), vocabulary.source.eos_id]
     return TranslationExample(line=number, source=source, target=vocabulary.piece_ids(target_pieces))
 
 
@@ -200,7 +200,8 @@ class TranslationBatch:
 def collate_translation(examples: Sequence[TranslationExample], vocabulary: Vocabulary) -> TranslationBatch:
     """Make a batch for the translation model."""
     pad, begin, end = vocabulary.pad_id, vocabulary.bos_id, vocabulary.eos_id
-    source, source_lengths = _padded([example.source for example in examples], fill=pad)
+    sources = [example.source for example in examples]
+    source, source_lengths = _padded(sources, fill=vocabulary.source.pad_id)
     target_in, target_lengths = _padded([[begin, *example.target] for example in examples], fill=pad)
     target_out, _ = _padded([[*example.target, end] for example in examples], fill=pad)
     return TranslationBatch(

@@ -1,7 +1,8 @@
 """The files of a trained model: safetensors and JSON, nothing is unpickled.
 
 settings.json           what it is: kind, settings that differ from their defaults, vocabulary, data
-vocab.model             the vocabulary
+vocab.model             the vocabulary, of the target alone if there is
+source.model            another one for the source
 model.safetensors       the weights to use (the best on the development text so far)
 last.safetensors        weights, optimiser and position of the last save, from which training resumes
 best-epoch.safetensors  the best epoch's weights, while those to use are from the end (training/state.py)
@@ -36,6 +37,7 @@ from dpe.text.vocabulary import Vocabulary
 FORMAT = 2
 CURVE, PICTURE = "training.jsonl", "training.png"
 SETTINGS, VOCABULARY, MODEL, LAST = "settings.json", "vocab.model", "model.safetensors", "last.safetensors"
+SOURCE_VOCABULARY = "source.model"
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
@@ -102,6 +104,8 @@ def write_settings(
     `about` is what the model depends on beside its settings: the data, and the segmenter.
     """
     wanted = {"kind": kind, "vocabulary": vocabulary.fingerprint, "settings": settings.identity(), **about}
+    if vocabulary.source is not vocabulary:
+        wanted["source_vocabulary"] = vocabulary.source.fingerprint
     path = directory / SETTINGS
     if not path.exists():
         _refuse_foreign_files(directory, vocabulary)
@@ -109,27 +113,29 @@ def write_settings(
         there = read_settings(directory, kind)
         if any((directory / name).exists() for name in (LAST, MODEL)):  # else nothing would be lost
             recorded = model_settings(there, type(settings), str(path)).identity()
-            there = {key: there.get(key) for key in wanted} | {"settings": recorded}
-            if difference := first_difference(there, json.loads(json.dumps(wanted))):
+            compared = {"source_vocabulary": None} | json.loads(json.dumps(wanted))
+            there = {key: there.get(key) for key in compared} | {"settings": recorded}
+            if difference := first_difference(there, compared):
                 raise UserError(
                     f"{directory} holds a training with other settings ({difference}); "
                     "choose another --out, or give the same settings to resume it."
                 )
             return
     vocabulary.save(directory / VOCABULARY)
+    (directory / SOURCE_VOCABULARY).unlink(missing_ok=True)
+    if vocabulary.source is not vocabulary:
+        vocabulary.source.save(directory / SOURCE_VOCABULARY)
     with whole_file(path) as file:
         file.write((json.dumps({"format": FORMAT} | wanted, indent=2, sort_keys=True) + "\n").encode())
 
 
 def _refuse_foreign_files(directory: Path, vocabulary: Vocabulary) -> None:
     """Files with our names in a directory without settings were made by somebody else."""
-    own = directory / VOCABULARY
-    is_same = own.exists() and Vocabulary.load(own).fingerprint == vocabulary.fingerprint
-    for name in (CURVE, MODEL, LAST, PICTURE, *(() if is_same else (VOCABULARY,))):
-        if (directory / name).exists():
-            raise UserError(
-                f"{directory / name} already exists and was not created by dpe; choose another --out."
-            )
+    own = {VOCABULARY: vocabulary.fingerprint, SOURCE_VOCABULARY: vocabulary.source.fingerprint}
+    for name in (CURVE, MODEL, LAST, PICTURE, *own):
+        path = directory / name
+        if path.exists() and not (name in own and Vocabulary.load(path).fingerprint == own[name]):
+            raise UserError(f"{path} already exists and was not created by dpe; choose another --out.")
 
 
 def read_settings(directory: Path, kind: str) -> dict[str, Any]:
@@ -153,12 +159,16 @@ def read_settings(directory: Path, kind: str) -> dict[str, Any]:
 
 
 def load_vocabulary(directory: Path, record: Mapping[str, Any]) -> Vocabulary:
-    """The vocabulary of a model, checked to be the one that it was trained with."""
-    path = directory / VOCABULARY
-    vocabulary = Vocabulary.load(path)
-    if vocabulary.fingerprint != record["vocabulary"]:
-        raise UserError(f"{path} is not the vocabulary that this {record['kind']} was trained with.")
-    return vocabulary
+    """The vocabulary of a model, or of each side, checked to be what it was trained with."""
+    found = []
+    for name, key in ((VOCABULARY, "vocabulary"), (SOURCE_VOCABULARY, "source_vocabulary")):
+        if record.get(key) is not None:
+            found.append(Vocabulary.load(directory / name))
+            if found[-1].fingerprint != record[key]:
+                raise UserError(
+                    f"{directory / name} is not the vocabulary that this {record['kind']} was trained with."
+                )
+    return Vocabulary.of(*found)
 
 
 def load_weights(directory: Path, model: nn.Module) -> None:
@@ -168,5 +178,5 @@ def load_weights(directory: Path, model: nn.Module) -> None:
 
 def model_files(directory: Path) -> list[Path]:
     """The files that a training writes into its directory, whether they exist or not."""
-    names = [directory / name for name in (SETTINGS, VOCABULARY, CURVE, PICTURE)]
+    names = [directory / name for name in (SETTINGS, VOCABULARY, SOURCE_VOCABULARY, CURVE, PICTURE)]
     return [*names, *directory.glob("*.safetensors"), *directory.glob("ctranslate2-*/*")]

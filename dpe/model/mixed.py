@@ -47,8 +47,12 @@ class MixedTransformer(nn.Module):
         bos_id: int,
         word_pieces: Sequence[int] = (),
         source: bool = True,
+        source_pieces: tuple[int, int] | None = None,
     ) -> None:
-        """The vocabulary is joint, so the source embedding, if there is one, is the output weight too."""
+        """With a joint vocabulary the source embedding, if there is one, is the output weight too.
+
+        With another one for the source, `source_pieces` are its number of pieces and its pad id.
+        """
         super().__init__()
         self.excluded_pieces = (pad_id, bos_id)  # never predicted: masked from the softmax
         width = settings.width
@@ -63,8 +67,10 @@ class MixedTransformer(nn.Module):
                 width, self.decoder, light, word_pieces=word_pieces, other_pieces=others
             )
         self.encoder = Encoder(settings) if source else None
-        self.source_embedding = embedding(piece_count, width, pad_id=pad_id) if source else None
-        self.output_embedding = None if source else embedding(piece_count, width, pad_id=pad_id)
+        count, pad = source_pieces or (piece_count, pad_id)
+        self.source_embedding = embedding(count, width, pad_id=pad) if source else None
+        has_own = source_pieces is not None or not source
+        self.output_embedding = embedding(piece_count, width, pad_id=pad_id) if has_own else None
 
     @classmethod
     def of(cls, settings: MixedSettings, vocabulary: Vocabulary, *, source: bool) -> MixedTransformer:
@@ -83,6 +89,7 @@ class MixedTransformer(nn.Module):
             pad_id=vocabulary.pad_id,
             bos_id=vocabulary.bos_id,
             source=source,
+            source_pieces=None if vocabulary.is_joint else (len(vocabulary.source), vocabulary.source.pad_id),
         )
 
     @property

@@ -19,18 +19,32 @@ if TYPE_CHECKING:
 class TranslationTransformer(nn.Module):
     """Encoder and decoder with one embedding for the source, the target and the output softmax.
 
+    Where the source has a vocabulary of its own it has an embedding of its own, `source_embedding`.
+
     The row of the pad piece is zero and receives no gradient, so it stays zero: its logit is always 0, here
     and in an exported model, and padding adds nothing.
     """
 
     def __init__(
-        self, settings: TransformerSettings, *, piece_count: int, pad_id: int, bos_id: int, eos_id: int
+        self,
+        settings: TransformerSettings,
+        *,
+        piece_count: int,
+        pad_id: int,
+        bos_id: int,
+        eos_id: int,
+        source_pieces: tuple[int, int] | None = None,
     ) -> None:
+        """`source_pieces`: number of pieces and pad id of another vocabulary for the source."""
         super().__init__()
         self.pad_id, self.bos_id, self.eos_id = pad_id, bos_id, eos_id
         self.embedding = embedding(piece_count, settings.width, pad_id=pad_id)
         self.encoder = Encoder(settings)
         self.decoder = Decoder(settings, cross_attention=True)
+        self.source_embedding: nn.Embedding | None = None
+        if source_pieces is not None:
+            count, pad = source_pieces
+            self.source_embedding = embedding(count, settings.width, pad_id=pad)
         # Looking up the pad piece gives its row no gradient, but the output softmax does.
         hook = self._clear_pad_gradient
         self.embedding.weight.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
@@ -44,6 +58,7 @@ class TranslationTransformer(nn.Module):
             pad_id=vocabulary.pad_id,
             bos_id=vocabulary.bos_id,
             eos_id=vocabulary.eos_id,
+            source_pieces=None if vocabulary.is_joint else (len(vocabulary.source), vocabulary.source.pad_id),
         )
 
     def _clear_pad_gradient(self, weight: Tensor) -> None:
@@ -56,7 +71,8 @@ class TranslationTransformer(nn.Module):
         source [sentence, token], where the caller appends the end of sentence; source_lengths [sentence].
         """
         mask = key_mask(source_lengths, source.shape[1], source.device)
-        return self.encoder(self.embedding(source), mask), mask
+        table = self.source_embedding or self.embedding
+        return self.encoder(table(source), mask), mask
 
     def decode(
         self, target_in: Tensor, memory: Tensor, mask: Tensor | None, cache: DecoderCache | None = None

@@ -18,7 +18,14 @@ from dpe.errors import UserError, refuse
 from dpe.files import file_hash
 from dpe.model.batch_order import batches_by_length
 from dpe.model.batching import MixedCollator, MixedExample, mixed_example
-from dpe.model.checkpoint import MODEL, VOCABULARY, load_vocabulary, load_weights, read_settings
+from dpe.model.checkpoint import (
+    MODEL,
+    SOURCE_VOCABULARY,
+    VOCABULARY,
+    load_vocabulary,
+    load_weights,
+    read_settings,
+)
 from dpe.model.device import choose_device
 from dpe.model.mixed import MixedTransformer
 from dpe.model.settings import model_settings
@@ -269,7 +276,7 @@ class Segmenter:
         """Kept from call to call, because it remembers words."""
         noise = settings.source_dropout, settings.source_alpha
         if noise not in self._source_segmenters:
-            self._source_segmenters[noise] = source_segmenter(self.vocabulary, *noise)
+            self._source_segmenters[noise] = source_segmenter(self.vocabulary.source, *noise)
         return self._source_segmenters[noise]
 
     def _ask(
@@ -317,8 +324,9 @@ class Segmenter:
 def fingerprint(directory: Path) -> str:
     """Identifies a segmenter wherever its directory is: a hash of weights and vocabulary."""
     digest = hashlib.sha256()
-    for name in (MODEL, VOCABULARY):
-        digest.update(bytes.fromhex(file_hash(directory / name)))
+    for name in (MODEL, VOCABULARY, SOURCE_VOCABULARY):
+        if name != SOURCE_VOCABULARY or (directory / name).exists():
+            digest.update(bytes.fromhex(file_hash(directory / name)))
     return digest.hexdigest()
 
 
@@ -362,7 +370,7 @@ class OnTheFly:
         temperature: float | None = None,
     ) -> None:
         self._segmenter = segmenter
-        dropout, alpha = source_noise(segmenter.vocabulary.type, dropout, alpha)
+        dropout, alpha = source_noise(segmenter.vocabulary.source.type, dropout, alpha)
         self._settings = SegmentSettings(
             mode="best" if temperature is None else "sample",
             temperature=1.0 if temperature is None else temperature,

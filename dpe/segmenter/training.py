@@ -37,23 +37,25 @@ def train_segmenter(
     dev_target: Text,
     source: Text | None = None,
     dev_source: Text | None = None,
+    source_vocabulary: Vocabulary | Path | str | None = None,
     settings: SegmenterSettings = SEGMENTER_PRESETS["small"],
     session: Session = Session(),
 ) -> Position:
     """Train the segmenter in the directory `out`, or resume it there; load it with `dpe.Segmenter.load`.
 
     A text is a list of lines, or the path of a file. With `settings.source` false there is no source: a
-    language model of the target (the paper's LM DPE).
+    language model of the target (the paper's LM DPE). The vocabulary is joint, or the target's if there is a
+    `source_vocabulary`.
     """
     out = Path(out)
     if settings.source and (source is None or dev_source is None):
         raise UserError("Give a source for the training and the development text, or train without a source.")
     if not settings.source:
-        source = dev_source = None
+        source = dev_source = source_vocabulary = None
         settings = replace(settings, source_dropout=0.0, source_alpha=None)
-    vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary.load(Path(vocabulary))
-    noise = source_noise(vocabulary.type, settings.source_dropout, settings.source_alpha)
-    cut_source = source_segmenter(vocabulary, *noise)
+    vocabulary = Vocabulary.of(vocabulary, source_vocabulary)
+    noise = source_noise(vocabulary.source.type, settings.source_dropout, settings.source_alpha)
+    cut_source = source_segmenter(vocabulary.source, *noise)
     with session.joined() as processes:
         train = ParallelText.open(source, target, cache=out / "cache")
         dev = ParallelText.open(dev_source, dev_target, cache=out / "cache")
@@ -101,7 +103,8 @@ class SegmenterLines:
 
 def longest(vocabulary: Vocabulary, source: str | None, target: str) -> int:
     """Characters of the longer side as the model counts them; normalisation may make many of one."""
-    return max(len(vocabulary.normalize(text)) - 1 for text in (source or "", target))
+    sides = vocabulary.source.normalize(source or ""), vocabulary.normalize(target)
+    return max(len(text) - 1 for text in sides)
 
 
 class SegmenterTask:
@@ -186,7 +189,7 @@ class SegmenterTask:
 
     def _dev_examples(self, first_words: dict[int, int]) -> Iterator[MixedExample]:
         """The development text; notes where the words of each line begin among those of all lines."""
-        words, encode = 0, self._vocabulary.encode
+        words, encode = 0, self._vocabulary.source.encode
         for number in self._dev_lines:
             source, target = self._dev[number]
             pieces = None if source is None else encode(source)

@@ -103,6 +103,25 @@ def token_names(vocabulary: Vocabulary) -> list[str]:
     return names
 
 
+def source_names(vocabulary: Vocabulary) -> list[str]:
+    """As `token_names`, of the source's vocabulary, where special ids have the names that the target's have.
+
+    CTranslate2 knows one name for the end of sentence and one for unknown pieces of both sides.
+    """
+    source, of_target = vocabulary.source, token_names(vocabulary)
+    special = {
+        getattr(source, role): of_target[getattr(vocabulary, role)]
+        for role in ("pad_id", "unk_id", "bos_id", "eos_id")
+    }
+    taken, names = set(special.values()), []
+    for number, name in enumerate(token_names(source)):
+        while number not in special and name in taken:
+            name += "_"  # noqa: PLW2901
+        taken.add(name)
+        names.append(special.get(number, name))
+    return names
+
+
 def write_marian_tokenizer(out: Path, source: Vocabulary, target: Vocabulary) -> None:
     """A directory that `MarianTokenizer.from_pretrained` of transformers loads, with the ids of these.
 

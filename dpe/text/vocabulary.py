@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -45,10 +45,12 @@ class Vocabulary:
 
     Ids are SentencePiece's. A model without padding, beginning or end symbol gets them after its pieces,
     so `len(vocabulary)` may exceed SentencePiece's own size.
+
+    It is the vocabulary of both sides of a text, or of the target beside another one for the source.
     """
 
-    def __init__(self, content: bytes, *, name: str = "the model") -> None:
-        self.content = content
+    def __init__(self, content: bytes, *, name: str = "the model", source: Vocabulary | None = None) -> None:
+        self.content, self._source = content, source
         self._model = parse(content, name)
         for flaw in _flaws(self._model):
             raise UserError(f"{name} {flaw}.")
@@ -57,6 +59,7 @@ class Vocabulary:
         self.pieces, special = with_special_pieces(self._model, SPECIAL_PIECES)
         self.pad_id, self.unk_id = special["pad"], special["unk"]
         self.bos_id, self.eos_id = special["bos"], special["eos"]
+        self._special = special
         self.marks_ends: bool = self._model.trainer_spec.treat_whitespace_as_suffix
 
     @classmethod
@@ -64,6 +67,27 @@ class Vocabulary:
         """Read a `.model` file."""
         with os_errors(Path(path), "read as a vocabulary"):
             return cls(Path(path).read_bytes(), name=str(path))
+
+    @classmethod
+    def of(cls, given: Vocabulary | Path | str, source: Vocabulary | Path | str | None = None) -> Vocabulary:
+        """A vocabulary, or the one in a file, beside another one for the source if that is given."""
+        target = given if isinstance(given, Vocabulary) else cls.load(given)
+        if source is None:
+            return target
+        other = source if isinstance(source, Vocabulary) else cls.load(source)
+        if other.fingerprint == target.fingerprint:
+            return target if target._source is None else cls(target.content)
+        return cls(target.content, source=other)
+
+    @property
+    def source(self) -> Vocabulary:
+        """The vocabulary of source sentences."""
+        return self._source or self
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether both sides have the same pieces with the same ids, so that a model needs one table."""
+        return (self.pieces, self._special) == (self.source.pieces, self.source._special)
 
     def save(self, path: Path | str) -> None:
         with whole_file(Path(path)) as file:
@@ -76,8 +100,8 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.pieces)
 
-    def __reduce__(self) -> tuple[type[Vocabulary], tuple[bytes]]:
-        return Vocabulary, (self.content,)  # SentencePiece's own objects cannot be pickled
+    def __reduce__(self) -> tuple[Callable[..., Vocabulary], tuple[bytes, Vocabulary | None]]:
+        return _restored, (self.content, self._source)  # SentencePiece's own objects cannot be pickled
 
     @cached_property
     def fingerprint(self) -> str:
@@ -287,6 +311,10 @@ class Vocabulary:
     def decode_ids(self, ids: Iterable[int]) -> str:
         """Plain text of ids, as `pieces_of_ids` writes them."""
         return self.decode(self.pieces_of_ids(ids))
+
+
+def _restored(content: bytes, source: Vocabulary | None) -> Vocabulary:
+    return Vocabulary(content, source=source)
 
 
 def _flaws(model: Any) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """A trained translation model as a CTranslate2 model, weight by weight.
 
 CTranslate2 decodes several times faster than torch. Its reader of a directory finds the pieces by id in
-`shared_vocabulary.json`, closes every source with the end symbol itself, and starts every target from the
-beginning symbol, as the model was trained.
+`shared_vocabulary.json` (or in a file for each side), closes every source with the end symbol itself, and
+starts every target from the beginning symbol, as the model was trained.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from dpe.files import whole_directory
 from dpe.model.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, Stack, sinusoids
 from dpe.model.translation import TranslationTransformer
-from dpe.text.dictionaries import token_names
+from dpe.text.dictionaries import source_names, token_names
 from dpe.text.vocabulary import Vocabulary
 
 LONGEST = 2048  # positions on either side; CTranslate2 reads them from a table and refuses what is longer
@@ -31,7 +31,7 @@ def export_model(model: TranslationTransformer, vocabulary: Vocabulary, out: Pat
     """
     spec = _fill(model)
     tokens = token_names(vocabulary)
-    spec.register_source_vocabulary(tokens)
+    spec.register_source_vocabulary(source_names(vocabulary))
     spec.register_target_vocabulary(tokens)
     spec.config.bos_token = tokens[vocabulary.bos_id]
     spec.config.eos_token = tokens[vocabulary.eos_id]
@@ -55,7 +55,8 @@ def _fill(model: TranslationTransformer) -> Any:
         TransformerEncoderSpec(len(model.encoder.layers), heads, pre_norm=norm_first),
         TransformerDecoderSpec(len(model.decoder.layers), heads, pre_norm=norm_first),
     )
-    spec.encoder.embeddings[0].weight = _copy(model.embedding.weight)
+    source_table = model.source_embedding or model.embedding
+    spec.encoder.embeddings[0].weight = _copy(source_table.weight)
     spec.decoder.embeddings.weight = _copy(model.embedding.weight)
     spec.decoder.projection.weight = _copy(model.embedding.weight)
     _fill_stack(spec.encoder, model.encoder)

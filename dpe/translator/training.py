@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from dpe.choices import SEGMENTER_METHODS
-from dpe.errors import UserError, refuse
+from dpe.errors import refuse
 from dpe.evaluation.scores import dev_bleu
 from dpe.model.batch_order import batches_by_length
 from dpe.model.batching import TranslationBatch, TranslationExample, collate_translation, translation_example
-from dpe.model.checkpoint import read_settings
+from dpe.model.checkpoint import SOURCE_VOCABULARY, VOCABULARY, read_settings
 from dpe.model.cross_entropy import smoothed_cross_entropy
 from dpe.model.settings import model_settings
 from dpe.model.translation import TranslationTransformer
@@ -41,6 +41,7 @@ def train_translator(
     target: Text,
     dev_source: Text,
     dev_target: Text,
+    source_vocabulary: Vocabulary | Path | str | None = None,
     segmenter: Path | str | None = None,
     cuts: Path | None = None,
     settings: TranslatorSettings = TRANSLATOR_PRESETS["small"],
@@ -48,11 +49,12 @@ def train_translator(
 ) -> Position:
     """Train the translator in the directory `out`, or resume it there; load it with `dpe.Translator.load`.
 
-    A text is a list of lines, or the path of a file. `segmenter` is the directory of the segmenter of the
-    target methods dpe and dpe-fixed; its targets are kept in `cuts`, which several translators may share.
+    A text is a list of lines, or the path of a file. The vocabulary is joint, or the target's if there is a
+    `source_vocabulary`. `segmenter` is the directory of the segmenter of the target methods dpe and
+    dpe-fixed; its targets are kept in `cuts`, which several translators may share.
     """
     out = Path(out)
-    vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary.load(Path(vocabulary))
+    vocabulary = Vocabulary.of(vocabulary, source_vocabulary)
     segmenter = None if segmenter is None else Path(segmenter)
     check_settings(settings, segmenter, vocabulary)
     with session.joined() as processes:
@@ -95,10 +97,18 @@ def check_settings(settings: TranslatorSettings, segmenter: Path | None, vocabul
     if segmenter is not None:
         record = read_settings(segmenter, "segmenter")
         reads_source = model_settings(record, SegmenterSettings, str(segmenter)).source
-        if record["vocabulary"] != vocabulary.fingerprint:
-            raise UserError(
-                "The segmenter was trained with another vocabulary; use the vocab.model in its directory."
-            )
+        own_source = record.get("source_vocabulary") or record["vocabulary"]
+        refuse(
+            (
+                record["vocabulary"] != vocabulary.fingerprint,
+                f"The segmenter was trained with another vocabulary; use the {VOCABULARY} in its directory.",
+            ),
+            (
+                reads_source and own_source != vocabulary.source.fingerprint,
+                "The segmenter was trained with another source vocabulary; use the "
+                f"{SOURCE_VOCABULARY if record.get('source_vocabulary') else VOCABULARY} in its directory.",
+            ),
+        )
     source = settings.source_method
     check_methods(
         "unigram-best" if source == "unigram" and settings.unigram_alpha is None else source,
@@ -106,8 +116,9 @@ def check_settings(settings: TranslatorSettings, segmenter: Path | None, vocabul
         reads_source=reads_source,
         sampling=settings.target_sampling,
     )
-    for one in {settings.source_method, method} - {*SEGMENTER_METHODS}:
-        count_segmenter(one, settings, vocabulary)  # which refuses another type of vocabulary
+    count_segmenter(settings.source_method, settings, vocabulary.source)  # which refuses another type
+    if method not in SEGMENTER_METHODS:
+        count_segmenter(method, settings, vocabulary)
 
 
 def count_segmenter(method: str, settings: TranslatorSettings, vocabulary: Vocabulary) -> CountSegmenter:
@@ -178,13 +189,13 @@ class TranslatorTask:
     ) -> None:
         self.model, self._vocabulary, self._settings = model, vocabulary, settings
         self._train, self._dev_text, self._targets = train, dev, targets
-        self._cut_source = count_segmenter(settings.source_method, settings, vocabulary)
+        self._cut_source = count_segmenter(settings.source_method, settings, vocabulary.source)
         self._bleu = dev_bleu(moses=settings.moses, tokenize=settings.bleu_tokenize)
         self.example_count = len(train)
         self.budget = (settings.batch, settings.batch)
         examples = (
             translation_example(
-                vocabulary, number, vocabulary.encode(source or ""), vocabulary.encode(target)
+                vocabulary, number, vocabulary.source.encode(source or ""), vocabulary.encode(target)
             )
             for number, (source, target) in enumerate(dev)
         )

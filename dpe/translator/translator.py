@@ -17,12 +17,19 @@ from jinja2 import Template
 from dpe.errors import UserError
 from dpe.files import file_hash, temporary_cache, whole_directory
 from dpe.machine import cores
-from dpe.model.checkpoint import MODEL, VOCABULARY, load_vocabulary, load_weights, read_settings
+from dpe.model.checkpoint import (
+    MODEL,
+    SOURCE_VOCABULARY,
+    VOCABULARY,
+    load_vocabulary,
+    load_weights,
+    read_settings,
+)
 from dpe.model.settings import model_settings
 from dpe.model.translation import TranslationTransformer
 from dpe.store import make_once
 from dpe.text.corpus import Strings, lines_of
-from dpe.text.dictionaries import token_names
+from dpe.text.dictionaries import source_names, token_names
 from dpe.text.preparation import Moses
 from dpe.text.vocabulary import Vocabulary
 from dpe.translator.ctranslate2 import LONGEST, export_model
@@ -54,8 +61,8 @@ class Translator:
         """Use `load`."""
         self.vocabulary = vocabulary
         self._engine = engine
-        self._names = token_names(vocabulary)
-        self._ids = {name: number for number, name in enumerate(self._names)}
+        self._source_names = source_names(vocabulary)
+        self._ids = {name: number for number, name in enumerate(token_names(vocabulary))}
         self._tokenize = Moses(moses[0]).tokenize if moses else str
         self._detokenize = Moses(moses[1]).detokenize if moses else str
 
@@ -134,12 +141,13 @@ class Translator:
 
     def _parts(self, line: str) -> list[list[str]]:
         """The names of a source's pieces: one list, several if it is very long, none if it is empty."""
-        pieces = self.vocabulary.encode(self._tokenize(line))
-        names = [self._names[number] for number in self.vocabulary.piece_ids(pieces)]
+        vocabulary = self.vocabulary.source
+        pieces = vocabulary.encode(self._tokenize(line))
+        names = [self._source_names[number] for number in vocabulary.piece_ids(pieces)]
         parts = []
         while len(names) > LONGEST_PART:
             middle = range(LONGEST_PART, LONGEST_PART // 2, -1)
-            end = next((at for at in middle if self.vocabulary.begins_word(pieces, at)), LONGEST_PART)
+            end = next((at for at in middle if vocabulary.begins_word(pieces, at)), LONGEST_PART)
             parts.append(names[:end])
             pieces, names = pieces[end:], names[end:]
         return [*parts, names] if names else parts
@@ -240,9 +248,15 @@ def export_translator(directory: Path, out: Path, *, int8: bool) -> None:
     vocabulary = load_vocabulary(directory, record)
     template = Template(files("dpe.translator").joinpath("export.md").read_text(encoding="utf-8"))
     readme = template.render(
-        vocabulary=VOCABULARY, compute_type="int8" if int8 else "float32", longest=LONGEST_PART, moses=moses
+        vocabulary=VOCABULARY,
+        source_vocabulary=VOCABULARY if vocabulary.source is vocabulary else SOURCE_VOCABULARY,
+        compute_type="int8" if int8 else "float32",
+        longest=LONGEST_PART,
+        moses=moses,
     )
     with whole_directory(out) as aside:
         export_model(load_model(directory), vocabulary, aside, int8=int8)
         vocabulary.save(aside / VOCABULARY)
+        if vocabulary.source is not vocabulary:
+            vocabulary.source.save(aside / SOURCE_VOCABULARY)
         (aside / "README.md").write_text(readme.rstrip() + "\n", encoding="utf-8")
